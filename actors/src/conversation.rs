@@ -98,7 +98,10 @@ pub enum ConversationMsg {
     Drain,
     /// The node may start activities again.
     Resume,
-    /// The idle timer ran out; it was armed when this many messages had been handled.
+    /// The actor has had nothing to do for a while: it drops what it can read again. The idle timer was
+    /// armed when this many messages had been handled.
+    Rest(u64),
+    /// The idle timer, armed at this number of messages, ran out.
     IdleTimeout(u64),
 }
 
@@ -305,9 +308,12 @@ impl LiveConversation {
             ConversationMsg::Release(to, force, reply) => {
                 let _ = reply.send(self.release(myself, to, force).await?);
             }
+            ConversationMsg::Rest(handled) if self.idle.has_handled(handled) => {
+                self.recent_events = RecentEvents::default();
+            }
             ConversationMsg::IdleTimeout(handled) => self.passivate(myself, handled),
             // The loop does all that these call for.
-            ConversationMsg::Drain | ConversationMsg::Resume => {}
+            ConversationMsg::Rest(_) | ConversationMsg::Drain | ConversationMsg::Resume => {}
         }
         Ok(())
     }

@@ -13,8 +13,9 @@ pub fn named_blobs(json: &[u8]) -> impl Iterator<Item = BlobId> {
     let mut rest = json;
     std::iter::from_fn(move || {
         loop {
-            // An underscore is rarer than a letter, and the search for one byte is fast.
-            let underscore = rest.iter().position(|byte| *byte == b'_')?;
+            // An underscore is rarer than a letter, and the search for one byte is fast: each event
+            // is read to its end.
+            let underscore = memchr::memchr(b'_', rest)?;
             let start = (underscore + 1).saturating_sub(ID_PREFIX.len());
             let found = rest.get(start..start + ID_BYTES);
             let found = found.filter(|id| id.starts_with(ID_PREFIX));

@@ -38,7 +38,7 @@ use crate::access::routes::{DELETE, DeclaredRouter, GET, POST};
 use crate::access::{AccessControl, Allowed};
 use crate::http::body_budget::BodyBudget;
 use crate::http::console;
-use crate::http::extract::{Path, Query, limit};
+use crate::http::extract::{NoParameters, Path, Query, limit};
 use crate::http::guard;
 use crate::http::host::AllowedHosts;
 use crate::http::{unknown_method, unknown_path};
@@ -173,7 +173,11 @@ async fn metrics(_: Allowed<Operate>, State(admin): State<Admin>) -> String {
     admin.metrics.map(|handle| handle.render()).unwrap_or_default()
 }
 
-async fn nodes(_: Allowed<Operate>, State(admin): State<Admin>) -> Json<Value> {
+async fn nodes(
+    _: Allowed<Operate>,
+    State(admin): State<Admin>,
+    _: Query<NoParameters>,
+) -> Json<Value> {
     let view = admin.conversations.cluster().view();
     let rows = view.members.iter().map(|observed| {
         let Member { holder, address, live_actors, version, since, auth, .. } = &observed.member;

@@ -5,6 +5,10 @@ use abide_actors::journal::StoreError;
 use abide_conversation::{AgentName, Scoped};
 use abide_registry::store::Store;
 
+/// The warning of a definition whose agent has conversations and indexes more than before.
+pub(crate) const INDEXING: &str = "index: the agent's conversations are being indexed by the added \
+    keys: until then lists by metadata may lack some, and say so by \"incomplete\"";
+
 /// Logs the warnings of a definition.
 pub(crate) fn log(agent: &str, warnings: &[String]) {
     for warning in warnings {

@@ -120,6 +120,8 @@ impl Node {
         drop(self.runtime);
         self.extensions.stop().await;
         drop(self.background);
+        // The stored keys and the quotas hold the store.
+        drop(self.access);
         // Actors that were killed and tasks that were aborted drop the store when they are next
         // scheduled.
         if let Some(close_watch) = self.close_watch

@@ -7,7 +7,9 @@ use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_cli::BoxedTask;
 use abide_registry::store::{Store, embedded};
-use abide_registry::transfer::{ImportCounts, MAX_LINE_BYTES, StoreImport, export_store};
+use abide_registry::transfer::{
+    ImportCounts, ImportError, MAX_LINE_BYTES, StoreImport, export_store,
+};
 use clap::Parser;
 use tokio::sync::mpsc;
 
@@ -61,24 +63,36 @@ pub(crate) fn import(url: String) -> BoxedTask {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let taken = import.take(&line).await;
-            taken.map_err(|error| format!("line {number}: {error}"))?;
+            if let Err(error) = import.take(&line).await {
+                return Err(refusal(number, &error, import.counts()));
+            }
         }
-        let finished = import.finish().await;
-        let counts = finished.map_err(|error| format!("line {number}: {error}"))?;
-        Ok(summary(&counts))
+        match import.finish().await {
+            Ok(()) => Ok(summary(import.counts())),
+            Err(error) => Err(refusal(number, &error, import.counts())),
+        }
     })
+}
+
+/// Why an import went no further, and what was done before that.
+fn refusal(line: u64, error: &ImportError, counts: &ImportCounts) -> String {
+    format!("line {line}: {error}\n{}", summary(counts))
 }
 
 /// What was done, in one line.
 fn summary(counts: &ImportCounts) -> String {
-    let ImportCounts { imported, skipped, shorter } = counts;
-    let line = format!("{imported} conversations imported, {skipped} were there already");
-    if shorter.is_empty() {
-        return line;
+    let ImportCounts { imported, skipped, shorter, cut_off } = counts;
+    let mut line = format!("{imported} conversations imported, {skipped} were there already");
+    for (what, ids) in [
+        ("with fewer events (delete them and repeat)", shorter),
+        ("left out, since they were deleted while they were exported", cut_off),
+    ] {
+        if !ids.is_empty() {
+            let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            line = format!("{line}; {what}: {}", names.join(", "));
+        }
     }
-    let names: Vec<String> = shorter.iter().map(ToString::to_string).collect();
-    format!("{line}; with fewer events (delete them and repeat): {}", names.join(", "))
+    line
 }
 
 /// The next line of standard input; `None` at its end.

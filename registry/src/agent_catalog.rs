@@ -14,6 +14,7 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Scoped, Tenant};
 use async_trait::async_trait;
 
+use crate::added_keys::{self, IndexChange};
 use crate::revisions::prune;
 use crate::seed_record::SeedRecord;
 use crate::store::{CurrentRevisions, Store, StoredAgent};
@@ -61,10 +62,22 @@ impl AgentCatalog {
         definition: Definition,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
+        self.ask_index(tenant, &definition).await?;
         let is_new = self.store.put_agent(tenant, self.stored(&definition), response).await?;
         // Only now: a turn must not begin under a revision that the store may lose.
         self.bind_and_cache(tenant, definition).await?;
         Ok(is_new)
+    }
+
+    /// Has the agent's conversations indexed by the keys that a definition adds.
+    async fn ask_index(&self, tenant: &Tenant, definition: &Definition) -> Result<(), StoreError> {
+        let name = Scoped::new(tenant, &definition.name);
+        match added_keys::ask(&*self.store, &name, definition, self.clock.now()).await? {
+            IndexChange::None | IndexChange::Begins => Ok(()),
+            IndexChange::TooMany => {
+                Err(StoreError::Unavailable("too many agents are being indexed".to_owned()))
+            }
+        }
     }
 
     /// The form in which a definition is stored now.
@@ -116,6 +129,7 @@ impl AgentCatalog {
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
+        self.ask_index(tenant, &definition).await?;
         let was_put =
             self.store.put_agent_if(tenant, self.stored(&definition), response, newest).await?;
         self.bind_and_cache(tenant, definition).await?;

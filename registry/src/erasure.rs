@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use abide_conversation::erase::SubjectAlias;
-use abide_conversation::{ConversationId, ErasureId, Scoped, Tenant, Timestamp};
+use abide_conversation::{BlobId, ConversationId, ErasureId, Scoped, Tenant, Timestamp};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -54,15 +54,29 @@ pub struct Running {
     /// has them even if the node dies before it has counted them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deleting: Vec<ConversationId>,
+    /// The blobs that are about to go. They are noted before, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noted: Option<NotedBlobs>,
     /// Whether the present pass of the step has changed something.
     #[serde(default)]
     pub has_changed: bool,
     /// What failed in the present pass of the step, which then is repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Whether what was created since the erasure began has been gone through.
+    #[serde(default)]
+    pub newer_rewritten: bool,
     /// How often the subject's conversations have been gone through.
     #[serde(default)]
     pub passes: u32,
+}
+
+/// The blobs that may go next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NotedBlobs {
+    /// How many of the conversations that are being deleted name them: the first ones.
+    pub conversations: usize,
+    pub blobs: Vec<BlobId>,
 }
 
 /// The steps of an erasure, in their order.
@@ -133,7 +147,9 @@ impl Erasure {
             step: ErasureStep::Sources,
             cursor: None,
             deleting: Vec::new(),
+            noted: None,
             has_changed: false,
+            newer_rewritten: false,
             problem: None,
             passes: 0,
         };

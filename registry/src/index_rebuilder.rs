@@ -1,5 +1,7 @@
 //! Rebuilds the index of lists, and the names of blobs: for conversations of a version without them,
-//! and on request.
+//! and on request; and for the conversations of an agent whose definition indexes more.
+
+mod added_keys;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -50,7 +52,7 @@ impl IndexRebuilder {
             let is_mine = Partition::all()
                 .next()
                 .is_some_and(|first| cluster.view().partitions.contains(first));
-            let done = if is_mine { self.step().await } else { Ok(true) };
+            let done = if is_mine { self.round().await } else { Ok(true) };
             match done {
                 Ok(false) => {
                     is_store_away = false;
@@ -65,6 +67,12 @@ impl IndexRebuilder {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+
+    /// Takes a step of both, so that neither waits for the other.
+    async fn round(&self) -> Result<bool, ListError> {
+        let is_indexed = self.index_step().await?;
+        Ok(self.step().await? && is_indexed)
     }
 
     /// Goes through some more conversations. Returns whether nothing is left to do.
@@ -120,12 +128,7 @@ impl IndexRebuilder {
         for (id, summary) in &page.items {
             let agent = id.sibling(&summary.agent);
             if let Entry::Vacant(unread) = indexed.entry(agent) {
-                let definition = match self.agents.newest(unread.key()).await {
-                    // A definition that was damaged holds up no conversation.
-                    Err(StoreError::Unreadable(_)) => None,
-                    definition => definition?,
-                };
-                let keys = definition.map(|definition| definition.index.clone());
+                let keys = self.indexed_keys(unread.key()).await?;
                 unread.insert(keys.unwrap_or_default());
             }
         }
@@ -141,6 +144,19 @@ impl IndexRebuilder {
         // What one names that cannot be read now may be read with another key later.
         progress.names_blobs &= readable.into_iter().all(|is_readable| is_readable);
         Ok(page.cursor)
+    }
+
+    /// The keys that the newest definition of an agent indexes; `None` if it is gone.
+    async fn indexed_keys(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Option<Arc<[String]>>, StoreError> {
+        let definition = match self.agents.newest(agent).await {
+            // A definition that was damaged holds up no conversation.
+            Err(StoreError::Unreadable(_)) => None,
+            definition => definition?,
+        };
+        Ok(definition.map(|definition| definition.index.clone()))
     }
 
     /// Notes which blobs the journal of a conversation names. Returns whether it could be read.

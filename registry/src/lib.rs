@@ -1,6 +1,7 @@
 //! Where conversations live and how to reach them: routing, placement, membership, the stores.
 
 pub mod actor_view;
+pub mod added_keys;
 pub mod agent_catalog;
 pub mod alarms;
 pub mod blob_sweeper;

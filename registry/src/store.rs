@@ -49,7 +49,8 @@ pub use blob_names::{BlobNames, DroppedNames};
 pub use commit_rules::STATE_FORMAT;
 pub use erasures::Erasures;
 pub use listing::{
-    Direction, ListOrder, ListQuery, ListedConversation, Lists, Period, Rebuild, active_at,
+    Direction, IndexJob, IndexJobs, ListOrder, ListQuery, ListedConversation, Lists, Period,
+    Rebuild, active_at,
 };
 pub use notices::{
     Attempts, Delivery, DeliveryState, LISTED_PER_QUEUE, MAX_DEAD_PER_PARTITION, NoticeCounts,

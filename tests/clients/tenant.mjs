@@ -22,6 +22,8 @@ told["read again"] = JSON.stringify(await abide.agents.rollout(NAME)) === JSON.s
 const revisions = await all(abide.agents.revisions(NAME));
 told.shares = revisions.map(({ rollout_percent: share }) => share ?? null);
 told["in the share"] = (await turn("in")).text;
+const named = abide.conversation(`${NAME}-in`);
+told.titles = [(await named.update({ title: "A title" })).title, (await named.update({ title: null })).title ?? null];
 await abide.agents.endRollout(NAME);
 told["ended"] = await refusal(abide.agents.rollout(NAME));
 told["ended twice"] = await refusal(abide.agents.endRollout(NAME));

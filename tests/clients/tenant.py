@@ -36,6 +36,8 @@ told["rolled out"] = [begun["revision"] == older, begun["percent"]]
 told["read again"] = abide.agents.rollout(NAME) == begun
 told["shares"] = [it.get("rollout_percent") for it in abide.agents.revisions(NAME)]
 told["in the share"] = turn("in").text
+named = abide.conversation(f"{NAME}-in")
+told["titles"] = [named.update(title="A title").get("title"), named.update(title="").get("title")]
 abide.agents.end_rollout(NAME)
 told["ended"] = refusal(lambda: abide.agents.rollout(NAME))
 told["ended twice"] = refusal(lambda: abide.agents.end_rollout(NAME))

@@ -76,6 +76,10 @@ pub enum IllegalEvent {
     NotPlanned(CallId),
     #[error("call {0} was cancelled without a tool_call event, and no hook had halted the turn")]
     NotHalted(CallId),
+    #[error("call {0} ends while somebody is asked, without a resolution, and has not expired")]
+    Unanswered(CallId),
+    #[error("call {0} was cancelled while somebody was asked, and its turn goes on")]
+    TurnGoesOn(CallId),
     #[error("the journal ends before the tool_call event of call {0}")]
     EndsBeforePlan(CallId),
 }
@@ -90,6 +94,8 @@ impl IllegalEvent {
             | Self::NotForking
             | Self::OpenCalls
             | Self::NotHalted(_)
+            | Self::Unanswered(_)
+            | Self::TurnGoesOn(_)
             | Self::NoOwedReport
             | Self::AbandonedTwice => "type",
             Self::NoTurn

@@ -63,6 +63,8 @@ impl SubjectAlias {
             EventData::StateChanged(it) => self.by_somebody(&mut it.by, &mut it.identity),
             EventData::SuspensionExtended(it) => self.by(&mut it.by, &mut it.identity),
             EventData::TurnWithdrawn(it) => self.by(&mut it.by, &mut it.identity),
+            // A worker that names itself in no other way has the name of its subject.
+            EventData::ToolLeased(it) => self.name(&mut it.worker),
             EventData::Steered(it) => self.by(&mut it.principal, &mut it.identity),
             EventData::Rewound(it) => self.by(&mut it.by, &mut it.identity),
             EventData::TurnStarted(_)
@@ -86,7 +88,6 @@ impl SubjectAlias {
             | EventData::Abandoned {}
             | EventData::DecisionPublished(_)
             | EventData::DecisionRevoked(_)
-            | EventData::ToolLeased(_)
             | EventData::SuspensionExpiring(_)
             | EventData::SuspensionEscalated(_)
             | EventData::ToolAttemptFailed(_)

@@ -44,7 +44,7 @@ use crate::usage::{Budget, Usage};
 use crate::{AnswerSchema, Timestamp};
 pub use call_kind::CallKind;
 pub(crate) use call_kind::StoredKind;
-pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified, add_planned_children};
+pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified, PlannedChildren};
 pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;

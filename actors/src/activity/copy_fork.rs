@@ -1,10 +1,13 @@
 //! Copies the next page of the prefix that a fork begins with.
 
+use std::collections::BTreeSet;
+
 use abide_conversation::command::CopiedEvents;
-use abide_conversation::{Action, ConversationId, Scoped, Seq};
+use abide_conversation::{Action, BlobId, ConversationId, Event, Scoped, Seq};
 
 use super::ActivityContext;
-use crate::journal::StoreError;
+use crate::blobs::{BlobHold, named_blobs};
+use crate::journal::{StoreError, event_json};
 use crate::limits::encoded_len;
 
 /// The events that are read and committed at once, and their bytes. A commit is one script of a
@@ -27,15 +30,37 @@ pub(super) async fn copy_fork(ctx: &ActivityContext, after: Seq) -> Result<Actio
         is_first || bytes <= MAX_PAGE_BYTES
     });
     let fitting = fitting.count();
+    events.truncate(fitting);
+    if !holds_blobs(ctx, &original, &events).await? {
+        events.clear();
+    }
     // A conversation that was deleted meanwhile has no more events, nor has one elsewhere.
     let is_gone = events.is_empty();
-    events.truncate(fitting);
     let last_seq = events.last().map_or(after, |event| event.seq);
     Ok(Action::EventsCopied(CopiedEvents {
         after,
         events,
         is_last: is_gone || last_seq >= fork.at_seq,
     }))
+}
+
+/// Keeps the blobs that the events name until the copy names them itself. Returns whether the original
+/// has the events after that: then it has kept the blobs until now.
+async fn holds_blobs(
+    ctx: &ActivityContext,
+    original: &Scoped<ConversationId>,
+    events: &[Event],
+) -> Result<bool, StoreError> {
+    let named: BTreeSet<BlobId> =
+        event_json(events)?.iter().flat_map(|json| named_blobs(json)).collect();
+    let Some(last) = events.last().filter(|_| !named.is_empty()) else { return Ok(true) };
+    let hold = BlobHold::of_conversation(&ctx.id, ctx.services.clock.now());
+    for blob in named {
+        ctx.services.blobs.hold_blob(&ctx.id.sibling(&blob), &hold).await?;
+    }
+    let before = Seq::new(last.seq.get().saturating_sub(1));
+    let present = ctx.services.journal.events(original, before, 1).await?;
+    Ok(present.first() == Some(last))
 }
 
 /// Whether the original's journal goes on where the copy ends. An import whose process died leaves the

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use abide_conversation::event::add_planned_children;
+use abide_conversation::event::{Event, EventData, PlannedChildren};
 use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, replay};
 
 use super::not_done::NotDone;
@@ -156,21 +156,42 @@ pub fn note_deletion(id: &Scoped<ConversationId>, reason: DeletionReason) {
     tracing::info!(conversation = %id, reason, "conversation deleted");
 }
 
-/// All children that a conversation ever planned.
+/// All children that a conversation ever planned, but for those that are there and no children of it.
 pub async fn planned_children(
     journal: &dyn Journal,
     id: &Scoped<ConversationId>,
 ) -> Result<BTreeSet<Scoped<ConversationId>>, StoreError> {
-    let mut children = BTreeSet::new();
+    let mut planned = PlannedChildren::default();
     let mut after = Seq::ZERO;
     loop {
         let page = with_store_timeout(journal.events(id, after, EVENT_PAGE_SIZE)).await?;
-        let Some(last) = page.last() else {
-            return Ok(children.iter().map(|child| id.sibling(child)).collect());
-        };
+        let Some(last) = page.last() else { break };
         after = last.seq;
-        add_planned_children(&mut children, &page);
+        planned.add(&page);
     }
+    let mut children = BTreeSet::new();
+    for child in planned.into_ids() {
+        let child = id.sibling(&child);
+        if !is_of_another(journal, &child, id).await? {
+            children.insert(child);
+        }
+    }
+    Ok(children)
+}
+
+/// Whether a conversation is there and is no child of this one, which an imported journal may have
+/// planned nevertheless. One that cannot be read is taken for a child.
+async fn is_of_another(
+    journal: &dyn Journal,
+    child: &Scoped<ConversationId>,
+    id: &Scoped<ConversationId>,
+) -> Result<bool, StoreError> {
+    let first = match with_store_timeout(journal.events(child, Seq::ZERO, 1)).await {
+        Err(StoreError::Unreadable(_)) => return Ok(false),
+        first => first?.pop(),
+    };
+    let Some(Event { data: EventData::Created(created), .. }) = first else { return Ok(false) };
+    Ok(created.parent.is_none_or(|parent| parent.conversation_id != id.local()))
 }
 
 /// Discards the own files of a conversation that was deleted in this state, whether they were ever

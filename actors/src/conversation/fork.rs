@@ -8,10 +8,13 @@ use abide_conversation::{Action, Rejection, Seq};
 use super::not_done::NotDone;
 use super::{ExitReason, LiveConversation, with_store_timeout};
 use crate::access::Access;
-use crate::journal::ConversationSummary;
+use crate::journal::{ConversationSummary, StoreError};
 use crate::request::{
     DeliveryOutcome, ForkRequest, Reply, ReplyPort, RequestContext, RequestError,
 };
+
+/// The events of a prefix that are read at once before the copy: each may be a megabyte.
+const PAGE_EVENTS: usize = 64;
 
 impl LiveConversation {
     /// Begins the copy; the reply follows when it is complete.
@@ -53,6 +56,7 @@ impl LiveConversation {
         if self.state.exists() {
             return Err(Rejection::ConversationExists.into());
         }
+        self.require_readable(create.fork.as_ref()).await?;
         let definition = self.next_definition(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.local(),
@@ -64,6 +68,22 @@ impl LiveConversation {
         self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
         self.compile_client_tools().await;
         Ok(reply)
+    }
+
+    /// Refuses a prefix of which something cannot be read before anything of the fork is stored: a
+    /// copy that cannot end would be a conversation that nobody can use.
+    async fn require_readable(&self, fork: Option<&Fork>) -> Result<(), StoreError> {
+        let Some(Fork { conversation_id, at_seq }) = fork else { return Ok(()) };
+        let original = self.id.sibling(conversation_id);
+        let mut after = Seq::ZERO;
+        while after < *at_seq {
+            let left = usize::try_from(at_seq.since(after)).unwrap_or(usize::MAX);
+            let page = self.services.journal.events(&original, after, PAGE_EVENTS.min(left));
+            // One that is deleted meanwhile ends where its copy ends.
+            let Some(last) = with_store_timeout(page).await?.pop() else { break };
+            after = last.seq;
+        }
+        Ok(())
     }
 
     /// What the fork is created with: the settings of the original, without its parent.

@@ -7,6 +7,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::ConversationMsg;
 
+/// How long an actor with nothing to do keeps what it can read again: longer than programs take to
+/// answer, and shorter than people.
+const REST_AFTER: Duration = Duration::from_secs(1);
+
 /// The timer, and the count of messages that tells whether it is out of date.
 #[derive(Default)]
 pub(super) struct IdleTimer {
@@ -44,8 +48,14 @@ impl IdleTimer {
         let myself = myself.clone();
         let handled = self.handled;
         self.timer = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            // An actor that has ended needs no timer.
+            // An actor that has ended needs no timer: that it is gone is no error.
+            if let Some(rest) = after.checked_sub(REST_AFTER) {
+                tokio::time::sleep(REST_AFTER).await;
+                let _ = myself.cast(ConversationMsg::Rest(handled));
+                tokio::time::sleep(rest).await;
+            } else {
+                tokio::time::sleep(after).await;
+            }
             let _ = myself.cast(ConversationMsg::IdleTimeout(handled));
         })));
     }

@@ -23,3 +23,20 @@ pub fn imported(next: &Arc<State>, events: Arc<[Event]>, indexed: Arc<[String]>)
         ..Commit::new(events, summary)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::relist::tests::state_after;
+    use super::*;
+
+    #[test]
+    fn what_happened_elsewhere_keeps_its_alarm_and_its_open_calls_and_owes_nothing() {
+        let waiting = Arc::new(state_after(6));
+        let commit = imported(&waiting, Arc::from([]), Arc::from([]));
+        assert_eq!(commit.summary.alarm, Some("2026-11-27T00:00:00Z".parse().unwrap()));
+        assert_eq!((commit.opened, commit.owed), (waiting.pending_calls(), Vec::new()));
+        assert_eq!(waiting.pending_calls().len(), 1);
+        assert_eq!((commit.state, commit.usage), (Some(waiting), None));
+    }
+}

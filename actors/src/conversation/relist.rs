@@ -66,7 +66,7 @@ impl LiveConversation {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use abide_conversation::{Event, replay};
 
     use super::*;
@@ -94,7 +94,8 @@ mod tests {
         ),
     ];
 
-    fn state_after(count: usize) -> State {
+    /// The state after the first of the events.
+    pub(in super::super) fn state_after(count: usize) -> State {
         let events = EVENTS[..count].iter().zip(1..).map(|((kind, data), seq)| {
             let event = format!(
                 r#"{{"seq":{seq},"at":"2026-11-26T00:00:00Z","turn_id":"turn_1","type":"{kind}","data":{data}}}"#

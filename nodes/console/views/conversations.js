@@ -52,6 +52,7 @@ export function View({ route: { query } }) {
       ${pick("agent", "Agent", agents.map((it) => it.name))}${pick("state", "State", STATES)}${field("owner", "Owner", "anybody")}
       ${field("metadata", "Metadata", "key=value")}${pick("order", "Latest", ["created"], "active")}</form>
     ${query.get("parent") && html`<p class="note">The children of ${visible(clip(query.get("parent"), 128))}. <a href=${link(path)}>All conversations</a></p>`}
+    ${list.data?.incomplete && html`<p class="note">This metadata is still being indexed: older conversations may be missing.</p>`}
     <${Trouble} error=${list.error} retry=${list.refresh} />
     ${!list.data && !list.error && html`<${Loading} />`}
     ${isEmpty && html`<${Empty} title=${isFiltered ? "Nothing fits this filter" : "No conversation yet"}>${!isFiltered && html`<${ThreeThings} agents=${agents} />`}<//>`}

@@ -1,7 +1,7 @@
 //! The index of lists, and the names of blobs: how far they have been rebuilt, and their rebuild on
 //! request.
 
-use abide_registry::store::Rebuild;
+use abide_registry::store::{IndexJob, IndexJobs, Rebuild};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -21,7 +21,19 @@ pub(super) async fn get(
     State(admin): State<Admin>,
 ) -> Result<Json<Value>, Problem> {
     let last = admin.store.rebuild().await?;
-    Ok(Json(json!({"rebuild": last.as_ref().map(row)})))
+    let IndexJobs { jobs, .. } = admin.store.index_jobs().await?;
+    let agents: Vec<Value> = jobs.iter().map(agent_row).collect();
+    Ok(Json(json!({"rebuild": last.as_ref().map(row), "agents": agents})))
+}
+
+/// An agent whose conversations are being indexed by the keys that its definition has added.
+fn agent_row(job: &IndexJob) -> Value {
+    json!({
+        "tenant": job.agent.tenant(),
+        "agent": job.agent.local(),
+        "asked_at": job.asked_at,
+        "conversations": job.conversations,
+    })
 }
 
 /// Has all conversations found by what their agents index now, and all blobs by who names them. One that

@@ -14,12 +14,14 @@ use serde_json::{Value, json};
 use super::Admin;
 use crate::access::Allowed;
 use crate::access::permission::Operate;
+use crate::http::extract::{NoParameters, Query};
 use crate::problem::Problem;
 
 /// Lists the queues in which calls wait, or at which workers were seen.
 pub(super) async fn list(
     _: Allowed<Operate>,
     State(admin): State<Admin>,
+    _: Query<NoParameters>,
 ) -> Result<Json<Value>, Problem> {
     let mut waiting: BTreeMap<QueueId, Vec<QueueDepth>> = BTreeMap::new();
     for tenant in admin.store.tenants().await? {

@@ -5,6 +5,7 @@ use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::journal::{RESPONSE_TTL, ResponseScope, StoredResponse};
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{AgentName, Revision, Scoped, Timestamp};
+use abide_registry::added_keys::{self, IndexChange};
 use abide_registry::store::{Effect, StoredAgent};
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +17,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::definition_policy::privileged_parts;
-use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
+use super::extract::{Body, Idempotency, NoParameters, Path, Query, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
 use super::rollout;
@@ -120,6 +121,14 @@ pub(super) async fn define(
     let mut warnings = parsed.warnings;
     warnings
         .extend(definition_warnings::missing_agents(&*api.store, &name, &parsed.definition).await?);
+    match added_keys::ask(&*api.store, &name, &parsed.definition, api.clock.now()).await? {
+        IndexChange::None => {}
+        IndexChange::Begins => warnings.push(definition_warnings::INDEXING.to_owned()),
+        IndexChange::TooMany => {
+            let detail = "index: too many agents of the tenant are being indexed; try again later";
+            return Err(Problem::new(Kind::Overloaded, detail));
+        }
+    }
     definition_warnings::log(name.as_str(), &warnings);
     let agent = AgentDefined { name: name.local(), revision, warnings };
     let defined = StoredDefinition { created: existing.is_none(), agent };
@@ -165,6 +174,7 @@ pub(super) async fn checked<P: Permission>(
 pub(super) async fn list(
     allowed: Allowed<ReadAgents>,
     State(api): State<Api>,
+    _: Query<NoParameters>,
 ) -> Result<Json<AgentList>, Problem> {
     let row = |agent: StoredAgent| {
         let description = agent.definition.get("description").and_then(Value::as_str);

@@ -6,7 +6,7 @@ use abide_actors::agents::Agents;
 use abide_conversation::ids::is_segment;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::usage::Usage;
-use abide_conversation::{AgentName, ConversationId, Seq, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Seq, Tenant, Timestamp};
 use abide_registry::store::{
     Direction, ListOrder, ListQuery, ListedConversation, Period, active_at,
 };
@@ -164,6 +164,11 @@ pub(super) struct ConversationPage {
     /// The cursor of the next page; null at the end. A page before the end may be short.
     #[schema(required)]
     cursor: Option<String>,
+    /// Whether conversations may be missing, because an agent has just begun to index a key of the
+    /// metadata and they are older. Absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    incomplete: bool,
 }
 
 /// Lists conversations.
@@ -184,13 +189,14 @@ pub(super) async fn list(
     let tenant = allowed.tenant();
     let query = ListQuery { metadata, visible_to: allowed.viewer(), ..query(params)? };
     check_index(&api, &allowed, &query).await?;
+    let incomplete = is_being_indexed(&api, &tenant, &query).await?;
     let page = api.store.list(&tenant, &query, cursor.as_deref(), limit).await?;
     let rows = page.items.into_iter().map(|listed| row(&api, listed));
     let rows = futures::stream::iter(rows).buffered(MAX_CONCURRENT_INSPECTIONS);
     let matches = |row: &Row| state.is_none_or(|state| state == row.state);
     let rows = rows.filter(|row| std::future::ready(matches(row)));
     let conversations: Vec<Row> = rows.collect().await;
-    Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
+    Ok(Json(ConversationPage { conversations, cursor: page.cursor, incomplete }))
 }
 
 /// What the parameters ask for, whoever asks.
@@ -258,6 +264,15 @@ async fn check_index(
         )),
         None => Ok(()),
     }
+}
+
+/// Whether the list is by metadata that an agent does not index yet for all of its conversations.
+/// Asked before the list is read: what is indexed by then is in it.
+async fn is_being_indexed(api: &Api, tenant: &Tenant, query: &ListQuery) -> Result<bool, Problem> {
+    if query.metadata.is_empty() {
+        return Ok(false);
+    }
+    Ok(api.store.index_jobs().await?.concern(tenant, query.agent.as_ref()))
 }
 
 async fn row(api: &Api, listed: ListedConversation) -> Row {

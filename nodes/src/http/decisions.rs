@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::conversations::{agent_name, unexpected};
 use super::extract;
-use super::extract::{Idempotency, Path};
+use super::extract::{Idempotency, NoParameters, Path, Query};
 use super::openapi::{
     AgentDecisionPath, AgentPath, ConversationPath, DecisionPath, IdempotencyKeyHeader,
 };
@@ -50,6 +50,7 @@ pub(super) async fn of_conversation(
     allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
+    _: Query<NoParameters>,
 ) -> Result<Json<Decisions>, Problem> {
     let id = allowed.conversation(&id)?;
     let state = api.conversations.state(&allowed, &id).await?;
@@ -91,6 +92,7 @@ pub(super) async fn of_agent(
     allowed: Allowed<ManageDecisions>,
     State(api): State<Api>,
     Path(name): Path<String>,
+    _: Query<NoParameters>,
 ) -> Result<Json<Decisions>, Problem> {
     let name = existing_agent(&api, &allowed, &name).await?;
     Ok(Decisions::unexpired(&api, api.catalog.decisions(&name).await?))

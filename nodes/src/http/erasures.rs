@@ -138,7 +138,7 @@ pub(super) async fn get(
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// The size of the page.
-    #[param(default = 50, minimum = 1, maximum = 200)]
+    #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The cursor of the previous page.
     cursor: Option<String>,
@@ -162,7 +162,7 @@ pub(super) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<ErasurePage>, Problem> {
-    let limit = extract::limit(query.limit, 50, 200)?;
+    let limit = extract::limit(query.limit, 50, 1_000)?;
     let (store, tenant) = (&*api.store, allowed.tenant());
     let page = erasures::list(store, &tenant, query.cursor.as_deref(), limit).await?;
     let erasures = page.items.into_iter().map(|it| ErasureDocument::from(it).without_ids());

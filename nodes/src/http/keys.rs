@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::extract::{Body, Idempotency, Path};
+use super::extract::{Body, Idempotency, NoParameters, Path, Query};
 use super::openapi::KeyPath;
 use super::problem::{Kind, Problem};
 use crate::access::Allowed;
@@ -165,6 +165,7 @@ pub(super) async fn create(
 pub(super) async fn list(
     allowed: Allowed<ManageKeys>,
     State(api): State<Api>,
+    _: Query<NoParameters>,
 ) -> Result<Json<KeyRows>, Problem> {
     let mut keys = tenants_keys(&api, &allowed).await?;
     keys.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));

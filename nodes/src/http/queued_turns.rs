@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::conversations::unexpected;
 use super::extract;
-use super::extract::{Idempotency, Path};
+use super::extract::{Idempotency, NoParameters, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, QueuedTurnPath};
 use super::problem::Problem;
 use crate::access::Allowed;
@@ -54,6 +54,7 @@ pub(super) async fn list(
     allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
+    _: Query<NoParameters>,
 ) -> Result<Json<QueueList>, Problem> {
     let id = allowed.conversation(&id)?;
     let state = api.conversations.state(&allowed, &id).await?;

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use self::diff::{DefinitionChange, diff};
 use super::Api;
 use super::agents::{self, AgentDefined, Change};
-use super::extract::{Body, Idempotency, Path};
+use super::extract::{Body, Idempotency, NoParameters, Path, Query};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::Problem;
 use super::rollout::RolloutView;
@@ -100,6 +100,7 @@ pub(super) async fn list(
     allowed: Allowed<ReadAgents>,
     State(api): State<Api>,
     Path(name): Path<String>,
+    _: Query<NoParameters>,
 ) -> Result<Json<RevisionList>, Problem> {
     let name = agents::parse(&allowed, &name)?;
     let current = api.store.current_revisions(&name).await?;

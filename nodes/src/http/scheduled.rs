@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::conversations::unexpected;
 use super::extract;
-use super::extract::{Idempotency, Path};
+use super::extract::{Idempotency, NoParameters, Path, Query};
 use super::messages::{self, NewMessage, Sent};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, ScheduledPath};
 use super::problem::Problem;
@@ -128,6 +128,7 @@ pub(super) async fn list(
     allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
+    _: Query<NoParameters>,
 ) -> Result<Json<ScheduledList>, Problem> {
     let id = allowed.conversation(&id)?;
     let state = api.conversations.state(&allowed, &id).await?;

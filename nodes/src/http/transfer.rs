@@ -229,6 +229,7 @@ fn problem(line: usize, error: ImportError) -> Problem {
         ImportError::NotALine(_)
         | ImportError::OtherFormat(_)
         | ImportError::Misplaced(_)
+        | ImportError::StoreEndMissing
         | ImportError::UnknownMember(_)
         | ImportError::UnknownEvent(_)
         | ImportError::Illegal(_)

@@ -21,7 +21,7 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::extract::{Body, OptionalBody, Path};
+use super::extract::{Body, NoParameters, OptionalBody, Path, Query};
 use super::problem::{Kind, Problem};
 use crate::access::Allowed;
 use crate::access::permission::ManageWebhooks;
@@ -160,6 +160,7 @@ pub(super) async fn put(
 pub(super) async fn list(
     allowed: Allowed<ManageWebhooks>,
     State(api): State<Api>,
+    _: Query<NoParameters>,
 ) -> Result<Json<Webhooks>, Problem> {
     let now = api.clock.now();
     let list = api.webhooks.list().await?;

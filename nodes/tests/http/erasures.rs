@@ -259,6 +259,9 @@ async fn an_erasure_that_cannot_be_meant_is_refused() {
         api.get(&path).await.is_problem(404, "not-found");
     }
     api.get(&format!("{ERASURES}?cursor=zz")).await.names("cursor");
-    api.get(&format!("{ERASURES}?limit=0")).await.names("limit");
+    for limit in [0, 1_001] {
+        api.get(&format!("{ERASURES}?limit={limit}")).await.names("limit");
+    }
+    assert_eq!(api.get(&format!("{ERASURES}?limit=1000")).await.status, 200);
     assert_eq!(api.get(ERASURES).await.body, json!({"erasures": [], "cursor": null}));
 }

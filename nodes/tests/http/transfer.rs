@@ -1,8 +1,19 @@
 //! Conversations that move: what an export wrote is read elsewhere, as a copy or under its id.
 
+mod damaged;
+
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::api::{Api, ApiResponse};
+use self::damaged::Lines;
+use crate::api::{Api, ApiResponse, DEADLINE};
+
+/// Turns of four events each.
+const LONG_TURNS: usize = 140;
+/// How many events an import writes at once.
+const IMPORTED_AT_ONCE: usize = 256;
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An agent that asks a person in its first step.
 fn agent(max_steps: u32) -> Value {
@@ -145,105 +156,54 @@ async fn blobs_travel_with_the_journal() {
 async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
     let (here, _) = waiting().await;
     assert_eq!(answer(&here, "c").await.body["outcome"], "completed");
-    let lines = export(&here, "c").await;
-    let at = |kind: &str| {
-        let kind = format!("\"type\":\"{kind}\"");
-        lines.iter().position(|line| line.contains(&kind)).unwrap()
-    };
-    let without = |index: usize| {
-        let mut lines = lines.clone();
-        lines.remove(index);
-        lines
-    };
-    let with = |index: usize, line: &str| {
-        let mut lines = lines.clone();
-        lines[index] = line.to_owned();
-        lines
-    };
-    let renumbered = |gone: usize| {
-        let mut lines = without(gone);
-        for (index, line) in lines.iter_mut().enumerate() {
-            let mut value: Value = serde_json::from_str(line).unwrap();
-            if index >= gone && value["seq"].is_u64() {
-                value["seq"] = json!(value["seq"].as_u64().unwrap() - 1);
-            }
-            if value["last_seq"].is_u64() {
-                value["last_seq"] = json!(value["last_seq"].as_u64().unwrap() - 1);
-            }
-            *line = value.to_string();
-        }
-        lines
-    };
-    // One more event at the end, like that of this line but for these members.
-    let with_more = |like: usize, members: Value| {
-        let mut lines = lines.clone();
-        let last = serde_json::from_str::<Value>(&lines[0]).unwrap()["last_seq"].clone();
-        let next = last.as_u64().unwrap() + 1;
-        for line in [0, lines.len() - 1] {
-            let mut value: Value = serde_json::from_str(&lines[line]).unwrap();
-            value["last_seq"] = json!(next);
-            lines[line] = value.to_string();
-        }
-        let mut event: Value = serde_json::from_str(&lines[like]).unwrap();
-        event["seq"] = json!(next);
-        for (name, value) in members.as_object().unwrap() {
-            event[name] = value.clone();
-        }
-        if event["turn_id"].is_null() {
-            event.as_object_mut().unwrap().remove("turn_id");
-        }
-        lines.insert(at("turn_ended") + 1, event.to_string());
-        lines
-    };
+    let whole = Lines(export(&here, "c").await);
+    let in_end = |line: &str| whole.with(whole.at("turn_ended"), line);
+    let unknown = whole.0[whole.at("turn_ended")].replace("turn_ended", "turn_evaporated");
+    let (opening, closing) = ("[".repeat(5_000), "]".repeat(5_000));
+    let deep = format!(r#"{{"seq":2,"at":"","type":"x","data":{opening}1{closing}}}"#);
     let within_turn = json!({"turn_id": null, "type": "rewound",
         "data": {"to_seq": 4, "by": "x", "point": {"context": {}}}});
-    let unknown = lines[at("turn_ended")].replace("turn_ended", "turn_evaporated");
-    let header = lines[0].replace("\"format\":1", "\"format\":2");
-    let oldest = lines[0].replace("\"format\":1", "\"format\":0");
-    let epoch = lines[0].replace("\"format\":1", "\"format\":1,\"epoch\":7");
-    let member = |at: usize, path: &str, value: Value| {
-        let mut event: Value = serde_json::from_str(&lines[at]).unwrap();
-        let (parent, name) = path.rsplit_once('/').unwrap();
-        event.pointer_mut(parent).unwrap()[name] = value;
-        with(at, &event.to_string())
-    };
-    let newer = member(at("turn_ended"), "/data/mood", json!({"is": "new"}));
-    let in_message = member(at("assistant_msg"), "/data/message/tone", json!(false));
-    let of_claim = member(at("turn_ended"), "/epoch", json!(7));
-    let made_none = member(at("assistant_msg"), "/data/message/tool_calls", json!([]));
-    let deep = format!(
-        "{{\"seq\":2,\"at\":\"\",\"type\":\"x\",\"data\":{}1{}}}",
-        "[".repeat(5_000),
-        "]".repeat(5_000)
-    );
     let there = Api::start().await;
     for (lines, named) in [
-        (without(at("user_msg")), "follows event"),
-        (renumbered(at("tool_result")), "cannot have happened"),
-        (renumbered(at("turn_started")), "cannot have happened"),
+        (whole.without(whole.at("user_msg")), "follows event"),
+        (whole.without_event("tool_result"), "cannot have happened"),
+        (whole.without_event("turn_started"), "cannot have happened"),
         (
-            renumbered(at("tool_call")),
+            whole.without_event("tool_call"),
             "data.call_id: cannot have happened: call w has no tool_call",
         ),
-        (renumbered(at("suspension")), "data.suspension: cannot have happened"),
-        (renumbered(at("assistant_msg")), "there is no open call w"),
-        (made_none, "data.call_id: cannot have happened: there is no open call w"),
-        (newer, "data.mood: is of a newer format"),
-        (in_message, "data.message.tone: is of a newer format"),
-        (of_claim, "epoch: is of a newer format"),
-        (with_more(at("user_msg"), json!({})), "an earlier turn has"),
-        (with_more(at("turn_ended"), within_turn), "no turn had ended with"),
-        (with(at("turn_ended"), &unknown), "does not know"),
-        (with(at("turn_ended"), "{"), "no JSON"),
-        (with(at("turn_ended"), &deep), "levels"),
-        (with(at("turn_ended"), "7"), "no JSON"),
-        (with(0, &header), "format 2"),
-        (with(0, &oldest), "format 0"),
-        (with(0, &epoch), "epoch"),
-        (without(0), "before the conversation"),
-        (without(lines.len() - 1), "end is missing"),
+        (whole.without_event("suspension"), "data.suspension: cannot have happened"),
+        (whole.without_event("resolution"), "type: cannot have happened: call w ends while"),
+        (whole.without_event("assistant_msg"), "there is no open call w"),
+        (
+            whole.with_member("assistant_msg", "/data/message/tool_calls", json!([])),
+            "data.call_id: cannot have happened: there is no open call w",
+        ),
+        (
+            whole.with_member("turn_ended", "/data/mood", json!({"is": "new"})),
+            "data.mood: is of a newer format",
+        ),
+        (
+            whole.with_member("assistant_msg", "/data/message/tone", json!(false)),
+            "data.message.tone: is of a newer format",
+        ),
+        (whole.with_member("turn_ended", "/epoch", json!(7)), "epoch: is of a newer format"),
+        (whole.with_member("created", "/data/agent", json!("other")), "names another agent"),
+        (whole.with_more("user_msg", json!({})), "an earlier turn has"),
+        (whole.with_more("turn_ended", within_turn), "no turn had ended with"),
+        (in_end(&unknown), "does not know"),
+        (in_end("{"), "no JSON"),
+        (in_end(&deep), "levels"),
+        (in_end("7"), "no JSON"),
+        (whole.with_format("\"format\":2"), "format 2"),
+        (whole.with_format("\"format\":0"), "format 0"),
+        (whole.with_format("\"format\":1,\"epoch\":7"), "epoch"),
+        (whole.with_last_seq(0, 2), "seq: is an event behind the end"),
+        (whole.with_last_seq(whole.0.len() - 1, 2), "last_seq: ends another journal"),
+        (whole.without(0), "before the conversation"),
+        (whole.without(whole.0.len() - 1), "end is missing"),
         (Vec::new(), "end is missing"),
-        ([lines.clone(), lines.clone()].concat(), "follows the end"),
+        ([whole.0.clone(), whole.0.clone()].concat(), "follows the end"),
     ] {
         for query in ["", "?keep_id=true"] {
             let refused = import(&there, query, &lines).await;
@@ -253,7 +213,65 @@ async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
     }
     let listed = there.get("/v1/conversations").await.body;
     assert_eq!(listed["conversations"], json!([]));
+    assert_eq!(import(&there, "?keep_id=true", &whole.0).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_journal_that_ends_before_its_last_call_is_planned_is_refused() {
+    let (_here, lines) = waiting().await;
+    let message = Lines(lines.clone()).at("assistant_msg");
+    let seq = serde_json::from_str::<Value>(&lines[message]).unwrap()["seq"].clone();
+    let ends_there = |line: &String| {
+        let mut value: Value = serde_json::from_str(line).unwrap();
+        value["last_seq"] = seq.clone();
+        value.to_string()
+    };
+    let mut cut = lines[..=message].to_vec();
+    cut.push(ends_there(lines.last().unwrap()));
+    cut[0] = ends_there(&cut[0]);
+    let there = Api::start().await;
+    for query in ["", "?keep_id=true"] {
+        let refused = import(&there, query, &cut).await;
+        let detail = refused.is_problem(422, "invalid-request");
+        assert!(detail.contains("ends before the tool_call event of call w"), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_journal_is_imported_whole_and_in_its_order() {
+    let here = Api::start().await;
+    let echo = json!({"model": {"provider": "scripted", "script": [{"text": "{{ user }}"}]}});
+    assert_eq!(here.put("/v1/agents/echo", echo).await.status, 201);
+    for number in 0..LONG_TURNS {
+        let message = json!({"agent": "echo", "text": format!("message {number}")});
+        let sent = here.post("/v1/conversations/c/messages?wait=20s", message).await;
+        assert_eq!(sent.body["outcome"], "completed", "{sent:?}");
+    }
+    let (source, lines) = (journal(&here, "c").await, export(&here, "c").await);
+    assert!(source.len() > 2 * IMPORTED_AT_ONCE, "{} events", source.len());
+    let there = Api::start().await;
     assert_eq!(import(&there, "?keep_id=true", &lines).await.status, 201);
+    assert_eq!(journal(&there, "c").await, source);
+    let copy = import(&there, "", &lines).await.body["id"].as_str().unwrap().to_owned();
+    assert_eq!(journal(&there, &copy).await[1..source.len()], source[1..]);
+}
+
+#[tokio::test]
+async fn the_alarm_of_a_kept_conversation_fires_where_it_is_now() {
+    let here = Api::start().await;
+    let later = json!({"agent": "demo", "text": "later", "deliver_in": "2s"});
+    assert_eq!(here.post("/v1/conversations/c/messages", later).await.status, 202);
+    let lines = export(&here, "c").await;
+    assert!(!lines.iter().any(|line| line.contains("\"turn_started\"")), "{lines:?}");
+    let there = Api::start().await;
+    assert_eq!(import(&there, "?keep_id=true", &lines).await.status, 201);
+    // Nobody asks for the conversation itself, which would load it.
+    let fired = tokio::time::timeout(DEADLINE, async {
+        while there.get("/v1/conversations").await.body["conversations"][0]["turns"] != 1 {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    });
+    fired.await.unwrap();
 }
 
 #[tokio::test]

@@ -86,43 +86,74 @@ impl Eraser {
         Partition::all().next().is_some_and(|first| view.partitions.contains(first))
     }
 
-    /// Gives each erasure one step that does not rest. Returns how long to wait for the next round.
+    /// Gives each erasure one step that does not rest, and those a common one whose last it is.
+    /// Returns how long to wait for the next round.
     async fn round(&self, resting: &mut Resting) -> Result<Duration, EraseError> {
         if !self.is_mine() {
             return Ok(POLL_INTERVAL);
         }
         let due = self.store.due_erasures(self.clock.now(), MAX_ERASURES).await?;
-        let mut wait = POLL_INTERVAL;
+        let (mut rests, mut at_disk) = (Vec::new(), Vec::new());
         resting.retain(|_, until| *until > Instant::now());
         for name in due {
             if resting.contains_key(&name) {
                 continue;
             }
-            let Some(erasure) = self.store.erasure(&name).await? else { continue };
-            let known = erasure.version;
-            if erasure.running().is_none() {
-                self.store.replace_erasure(&name, Some(known), None).await?;
-                continue;
-            }
-            let rest = self.step(&name, erasure).await?;
-            if rest.is_zero() {
-                wait = Duration::ZERO;
-            } else {
-                resting.insert(name, Instant::now() + rest);
+            let Some(mut erasure) = self.store.erasure(&name).await? else { continue };
+            match erasure.running().map(|running| running.step) {
+                None => {
+                    self.store.replace_erasure(&name, Some(erasure.version), None).await?;
+                }
+                Some(ErasureStep::Disk) => at_disk.push((name, erasure)),
+                Some(_) => {
+                    let progress = self.advance(&name.tenant(), &mut erasure).await;
+                    let rest = self.note(&name, erasure, progress).await?;
+                    rests.push((name, rest));
+                }
             }
         }
+        rests.extend(self.overwrite(at_disk).await?);
+        let wait = if rests.iter().any(|(_, rest)| rest.is_zero()) {
+            Duration::ZERO
+        } else {
+            POLL_INTERVAL
+        };
+        rests.retain(|(_, rest)| !rest.is_zero());
+        resting.extend(rests.into_iter().map(|(name, rest)| (name, Instant::now() + rest)));
         Ok(wait)
     }
 
-    /// Carries one erasure on, and stores how far it has come. Returns how long it rests then.
-    async fn step(
+    /// Overwrites what is deleted, once for all erasures that stand there, and ends them. Returns
+    /// how long each rests then.
+    async fn overwrite(
+        &self,
+        at_disk: Vec<(Scoped<ErasureId>, Erasure)>,
+    ) -> Result<Vec<(Scoped<ErasureId>, Duration)>, EraseError> {
+        let mut rests = Vec::new();
+        if at_disk.is_empty() {
+            return Ok(rests);
+        }
+        let overwritten = self.store.overwrite_deleted().await;
+        for (name, mut erasure) in at_disk {
+            if overwritten.is_ok() {
+                erasure.end(self.clock.now());
+            }
+            let progress = overwritten.clone().map_err(EraseError::from);
+            let rest = self.note(&name, erasure, progress).await?;
+            rests.push((name, rest));
+        }
+        Ok(rests)
+    }
+
+    /// Stores how far an erasure has come with a step. Returns how long it rests then.
+    async fn note(
         &self,
         name: &Scoped<ErasureId>,
         mut erasure: Erasure,
+        progress: Result<(), EraseError>,
     ) -> Result<Duration, EraseError> {
         let known = erasure.version;
         let mut wait = Duration::ZERO;
-        let progress = self.advance(&name.tenant(), &mut erasure).await;
         if let Err(error) = progress {
             tracing::warn!(erasure = %erasure.id, %error, "step of an erasure failed");
             if let ErasureState::Running(running) = &mut erasure.state {
@@ -168,13 +199,17 @@ impl Eraser {
                 erasure.go_on(ErasureStep::Operations);
             }
             ErasureStep::Operations => self.redact_operations(tenant, erasure).await?,
-            ErasureStep::Disk => {
-                self.store.overwrite_deleted().await?;
-                erasure.end(self.clock.now());
-            }
+            // All that stand there end together.
+            ErasureStep::Disk => {}
             ErasureStep::Last => {
-                self.delete_unnamed_blobs(tenant, erasure).await?;
-                self.look_again(tenant, erasure).await?;
+                if erasure.running().is_some_and(|running| !running.newer_rewritten) {
+                    let done = self.rewrite_newer(tenant, erasure).await?;
+                    if let ErasureState::Running(running) = &mut erasure.state {
+                        running.newer_rewritten = done;
+                    }
+                } else if self.delete_unnamed_blobs(tenant, erasure).await? {
+                    self.look_again(tenant, erasure).await?;
+                }
             }
         }
         Ok(())
@@ -216,6 +251,7 @@ impl Running {
     /// Goes through the things of the step from the first one.
     pub(super) fn begin_pass(&mut self) {
         self.cursor = None;
+        self.newer_rewritten = false;
         self.has_changed = false;
         self.problem = None;
     }

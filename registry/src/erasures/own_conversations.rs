@@ -7,82 +7,111 @@ use abide_conversation::{ConversationId, Rejection, Scoped, Tenant};
 use futures::{StreamExt, stream};
 
 use super::eraser::{EraseError, Eraser};
-use crate::erasure::{Erasure, ErasureStep};
+use crate::erasure::{Erasure, ErasureStep, NotedBlobs};
 use crate::store::{Direction, ListQuery};
 
 /// The conversations of one step, after which the progress is stored.
 const STEP_CONVERSATIONS: usize = 50;
 /// How many of them are deleted at once: others use the cluster, too.
 const MAX_CONCURRENT_DELETIONS: usize = 8;
+/// How many blobs of several conversations are noted at once: the progress is stored with each
+/// step.
+const MAX_NOTED_BLOBS: usize = 1_000;
 /// How often the conversations are gone through while the subject makes more of them.
 const MAX_PASSES: u32 = 16;
 
 impl Eraser {
-    /// Deletes some more conversations of the subject: one step finds them, and the next one deletes
-    /// them. After a pass that has found none, the next step begins; after one in which something
-    /// failed, another pass.
+    /// Deletes some more conversations of the subject: one step finds them and notes their blobs,
+    /// and the next one deletes them. After a pass that has found none, the next step begins; after
+    /// one in which something failed, another pass.
     pub(super) async fn delete_conversations(
         &self,
         tenant: &Tenant,
         erasure: &mut Erasure,
     ) -> Result<(), EraseError> {
         let Some(running) = erasure.progress() else { return Ok(()) };
-        let found = std::mem::take(&mut running.deleting);
-        if !found.is_empty() {
-            return self.delete_found(tenant, erasure, found).await;
+        if let Some(noted) = running.noted.clone() {
+            return self.delete_noted(tenant, erasure, noted).await;
         }
-        let query = owned_by(&running.subject, running.passes);
-        let cursor = running.cursor.as_deref();
-        let page = self.store.list(tenant, &query, cursor, STEP_CONVERSATIONS).await?;
-        running.cursor = page.cursor;
-        running.has_changed |= !page.items.is_empty();
-        running.deleting = page.items.into_iter().map(|listed| listed.id.local()).collect();
+        if running.deleting.is_empty() {
+            let query = owned_by(&running.subject, running.passes);
+            let cursor = running.cursor.as_deref();
+            let page = self.store.list(tenant, &query, cursor, STEP_CONVERSATIONS).await?;
+            running.cursor = page.cursor;
+            running.has_changed |= !page.items.is_empty();
+            running.deleting = page.items.into_iter().map(|listed| listed.id.local()).collect();
+        }
         if running.deleting.is_empty() {
             erasure.end_page();
+        } else {
+            running.noted = Some(self.note_blobs(tenant, &running.deleting).await?);
         }
         Ok(())
     }
 
-    /// Deletes what was found. One that is gone was deleted by a node that died before it counted.
-    async fn delete_found(
+    /// Notes the blobs of the first of these conversations: of as many as the progress has room
+    /// for, and of one at least.
+    async fn note_blobs(
+        &self,
+        tenant: &Tenant,
+        found: &[ConversationId],
+    ) -> Result<NotedBlobs, EraseError> {
+        let (mut conversations, mut blobs) = (0, BTreeSet::new());
+        for id in found {
+            let of_next = self.blobs_of(&Scoped::new(tenant, id)).await?;
+            if conversations > 0 && blobs.len() + of_next.len() > MAX_NOTED_BLOBS {
+                break;
+            }
+            blobs.extend(of_next);
+            conversations += 1;
+        }
+        Ok(NotedBlobs { conversations, blobs: blobs.into_iter().collect() })
+    }
+
+    /// Deletes the conversations whose blobs were noted. One that is gone was deleted by a node
+    /// that died before it counted.
+    async fn delete_noted(
         &self,
         tenant: &Tenant,
         erasure: &mut Erasure,
-        found: Vec<ConversationId>,
+        noted: NotedBlobs,
     ) -> Result<(), EraseError> {
-        let found = found.into_iter().map(|id| Scoped::new(tenant, &id));
-        let found: Vec<Scoped<ConversationId>> = found.collect();
-        let mut blobs = BTreeSet::new();
-        for id in &found {
-            blobs.append(&mut self.blobs_of(id).await?);
-        }
+        let Some(running) = erasure.running() else { return Ok(()) };
+        let count = noted.conversations.min(running.deleting.len());
+        let found: Vec<Scoped<ConversationId>> =
+            running.deleting.iter().take(count).map(|id| Scoped::new(tenant, id)).collect();
         let deletions = found.into_iter().map(|id| async move {
             let outcome = self.delete_conversation(&id).await;
             (id, outcome)
         });
         let deletions: Vec<_> =
             stream::iter(deletions).buffered(MAX_CONCURRENT_DELETIONS).collect().await;
-        let mut failed = None;
+        let (mut deleted, mut failed) = (Vec::new(), None);
         for (id, outcome) in deletions {
             match outcome {
-                Ok(_) => erasure.note_deleted(&id.local()),
+                Ok(_) => deleted.push(id),
                 Err(error) => failed = Some(error),
             }
         }
-        erasure.report.deleted.blobs += self.count_missing(blobs).await?;
-        match failed {
-            Some(error) => {
-                // The others of the page are deleted, and this one is found again in the next pass.
-                if let Some(running) = erasure.progress() {
-                    running.cursor = None;
-                }
-                Err(error.into())
-            }
-            None => {
-                erasure.end_page();
-                Ok(())
-            }
+        // If they cannot be counted now, all of this is done again.
+        let gone = self.count_gone(tenant, &noted.blobs, &deleted).await?;
+        erasure.report.deleted.blobs += gone;
+        for id in deleted {
+            erasure.note_deleted(&id.local());
         }
+        let Some(running) = erasure.progress() else { return Ok(()) };
+        running.noted = None;
+        running.deleting.drain(..count);
+        if let Some(error) = failed {
+            // The others are deleted, and this one is found again from the first page on.
+            running.cursor = None;
+            running.deleting.clear();
+            return Err(error.into());
+        }
+        if running.deleting.is_empty() {
+            erasure.end_page();
+        }
+        Ok(())
     }
 
     /// Returns whether there was a conversation to delete.

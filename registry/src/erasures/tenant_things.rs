@@ -19,7 +19,7 @@ use crate::store::{KeyChange, StoredKey, WebhookChange, WebhookEdit, pages};
 const PAGE_SIZE: usize = 100;
 /// Entries of the operators' audit that one step reads.
 const STEP_OPERATIONS: usize = 500;
-/// How often a change of the webhooks is tried anew because another one came first.
+/// How often a change of a schedule or the webhooks is tried anew because another one came first.
 const MAX_ATTEMPTS: usize = 8;
 /// What the subject of an API key begins with; its id follows.
 const KEY_SUBJECT: &str = "key:";
@@ -57,15 +57,35 @@ impl Eraser {
         });
         let mut pages = pin!(pages);
         while let Some(schedules) = pages.try_next().await? {
-            for schedule in schedules.iter().filter(|it| is_put_by(it, subject)) {
-                let name = Scoped::new(tenant, &schedule.name);
-                let (store, now) = (&*self.store, self.clock.now());
-                let removed =
-                    schedule_changes::replace(store, &name, Some(schedule), None, now).await?;
+            for schedule in schedules.into_iter().filter(|it| is_put_by(it, subject)) {
+                let removed = self.delete_schedule(tenant, schedule, subject).await?;
                 erasure.report.deleted.schedules += u64::from(removed);
             }
         }
         Ok(())
+    }
+
+    /// Removes a schedule of the subject, each of whose ticks makes it another version. Returns whether
+    /// it was there.
+    async fn delete_schedule(
+        &self,
+        tenant: &Tenant,
+        mut schedule: Schedule,
+        subject: &str,
+    ) -> Result<bool, EraseError> {
+        let name = Scoped::new(tenant, &schedule.name);
+        for _ in 0..MAX_ATTEMPTS {
+            let (store, now) = (&*self.store, self.clock.now());
+            if schedule_changes::replace(store, &name, Some(&schedule), None, now).await? {
+                return Ok(true);
+            }
+            let present = self.store.schedule(&name).await?;
+            let Some(present) = present.filter(|it| is_put_by(it, subject)) else {
+                return Ok(false);
+            };
+            schedule = present;
+        }
+        Err(EraseError::Left(format!("{}: the schedule changes too often", schedule.name)))
     }
 
     /// Forgets the decisions that the subject made, and puts the alias among the voters of others.

@@ -106,7 +106,9 @@ macro_rules! conformance {
             a_cursor_of_another_list_is_refused,
             long_lists_are_read_page_by_page,
             an_entry_is_written_anew_if_the_journal_is_as_it_was_read,
+            a_commit_that_is_late_after_its_entry_was_written_anew_says_why,
             the_progress_of_a_rebuild_is_replaced_only_if_it_is_known,
+            the_agents_to_index_are_replaced_only_if_they_are_known,
             what_is_aside_is_seen_by_nobody_until_it_is_published,
             a_publication_with_the_key_of_a_deletion_is_whole_or_nothing,
             a_publication_is_refused_where_a_conversation_is_or_events_are_missing,
@@ -182,6 +184,7 @@ macro_rules! conformance {
             erasures_are_listed_by_tenant_and_found_when_they_are_due,
             a_rewrite_replaces_events_and_what_follows_from_them,
             a_rewrite_of_another_holder_or_journal_changes_nothing,
+            what_was_read_before_a_rewrite_is_not_listed_after_it,
             the_usage_of_an_owner_goes_to_the_alias,
             an_entry_of_the_operators_audit_is_replaced_at_its_place,
         }

@@ -5,6 +5,7 @@
 //! that it finds.
 
 mod entry;
+mod index_jobs;
 mod plan;
 mod rebuild;
 
@@ -18,6 +19,7 @@ use async_trait::async_trait;
 
 use super::{ListError, Page};
 pub(super) use entry::{Entry, IndexMember};
+pub use index_jobs::{IndexJob, IndexJobs};
 pub(super) use plan::{Plan, Position, merged};
 pub use rebuild::Rebuild;
 
@@ -35,8 +37,8 @@ pub trait Lists: Send + Sync + 'static {
     ) -> Result<Page<ListedConversation>, ListError>;
 
     /// Writes anew what lists show of a conversation whose agent indexes these keys of the metadata, if
-    /// its journal still ends where the summary says. Returns whether it did. Nobody need hold the
-    /// conversation.
+    /// its journal still ends where the summary says, and names the same people. Returns whether it
+    /// did. Nobody need hold the conversation.
     async fn relist(
         &self,
         id: &Scoped<ConversationId>,
@@ -52,6 +54,17 @@ pub trait Lists: Send + Sync + 'static {
         &self,
         present: Option<&Rebuild>,
         next: &Rebuild,
+    ) -> Result<bool, StoreError>;
+
+    /// The agents whose conversations are to be indexed anew.
+    async fn index_jobs(&self) -> Result<IndexJobs, StoreError>;
+
+    /// Replaces [`index_jobs`](Self::index_jobs), if they are still `present`. Returns whether they
+    /// were.
+    async fn replace_index_jobs(
+        &self,
+        present: &IndexJobs,
+        next: &IndexJobs,
     ) -> Result<bool, StoreError>;
 }
 
@@ -143,6 +156,15 @@ impl ListQuery {
             Viewer::Approver(_) => Err(()),
         }
     }
+}
+
+/// Whether a conversation is still the one that was read: its journal ends there, an erasure has not put
+/// an alias into it, and no other has its id now. What a version without participants wrote has none.
+pub(super) fn is_as_read(present: &ConversationSummary, read: &ConversationSummary) -> bool {
+    let participants = &present.participants;
+    present.last_seq == read.last_seq
+        && present.created_at == read.created_at
+        && (participants.is_empty() || *participants == read.participants)
 }
 
 /// When the conversation was active last.

@@ -1,51 +1,20 @@
 //! The store of a cluster, in Redis: one server, a Redis cluster, or servers behind sentinels.
 
 mod administration;
-mod api_keys;
-mod append;
 mod audit;
-mod blob_names;
+mod backlog;
 mod blobs;
-mod certificates;
-mod commit_writes;
+mod command;
 mod connection;
-mod decode;
-mod dial;
-mod durability;
-mod durability_watch;
 mod encryption;
-mod erasures;
-mod error;
-mod execute;
-mod indexed_row;
 mod journal;
-mod journal_pages;
-mod keys;
 mod listing;
 mod members;
-mod notices;
-mod open_suspensions;
-mod opening;
-mod operations;
-mod owed_queues;
-mod pager;
-mod queues;
-mod revisions;
-mod schedules;
-mod script;
+mod rows;
 mod scripts;
-mod sealing_pass;
-mod sentinel;
-mod server_info;
-mod staging;
 mod store;
-mod tenants;
 #[cfg(test)]
 mod tests;
-#[doc(hidden)]
-pub mod transport;
-mod url;
-mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -53,22 +22,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
+use self::connection::durability_watch::DurabilityWatch;
+use self::connection::execute::LARGE_TIMEOUT;
+use self::connection::opening::{self, OpenedStore};
+use self::connection::transport::Dial;
+use self::connection::url::Kind;
 use self::connection::{Connection, Servers};
-use self::durability_watch::DurabilityWatch;
-use self::execute::LARGE_TIMEOUT;
-use self::indexed_row::IndexedRow;
 use self::members::KnownMembers;
-use self::opening::OpenedStore;
-use self::transport::Dial;
-use self::url::Kind;
+use self::rows::indexed_row::IndexedRow;
 use super::claimed_cache::ClaimedCache;
 use super::commit_rules::STATE_FORMAT;
 use super::sealing::{KeyRing, Sealer};
 
-pub use self::certificates::{CertificateError, CertificateFiles};
-pub use self::durability::Durability;
-pub use self::opening::OpenError;
-pub use self::url::{RedisUrl, RedisUrlError};
+pub use self::connection::certificates::{CertificateError, CertificateFiles};
+pub use self::connection::durability::Durability;
+pub use self::connection::opening::OpenError;
+#[doc(hidden)]
+pub use self::connection::transport;
+pub use self::connection::url::{RedisUrl, RedisUrlError};
 
 /// Connections for commits that wait for replicas, of which each carries one wait at a time.
 const DURABLE_CONNECTIONS: usize = 16;

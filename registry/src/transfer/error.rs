@@ -16,6 +16,9 @@ pub enum ImportError {
     UnknownMember(String),
     #[error("{0}")]
     Misplaced(&'static str),
+    /// The lines may have been cut off between two conversations.
+    #[error("is the last one, but the end of the store is missing, and so may be conversations")]
+    StoreEndMissing,
     #[error("type: is of a newer format: {0:?} is an event that this version does not know")]
     UnknownEvent(String),
     #[error("{member}: cannot have happened: {0}", member = .0.member())]

@@ -41,8 +41,9 @@ pub async fn export(
     writer.write(&summary).await
 }
 
-/// Writes the agents of all tenants, and then each of their conversations as it is at that moment.
-/// Returns how many conversations were written; one that is deleted meanwhile is left out.
+/// Writes the agents of all tenants, and each of their conversations as it is at that moment; the
+/// last line says that all were written. Returns how many conversations were written; one that is
+/// deleted meanwhile is left out.
 pub async fn export_store(store: &dyn Store, lines: &Sender<Vec<u8>>) -> Result<u64, ExportError> {
     let mut count = 0;
     let mut tenants = store.all_tenants().await?;
@@ -73,6 +74,7 @@ pub async fn export_store(store: &dyn Store, lines: &Sender<Vec<u8>>) -> Result<
             }
         }
     }
+    send(lines, &Line::StoreEnd { conversations: count }).await?;
     Ok(count)
 }
 

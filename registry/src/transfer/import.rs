@@ -215,6 +215,9 @@ impl Import {
                 self.is_whole = true;
                 Ok(Taken::End)
             }
+            Line::StoreEnd { .. } => {
+                Err(ImportError::Misplaced("ends a store, and is no line of a conversation"))
+            }
         }
     }
 

@@ -48,6 +48,10 @@ pub(super) enum Line {
     End {
         last_seq: Seq,
     },
+    /// The whole store was written: this many conversations, each with its end.
+    StoreEnd {
+        conversations: u64,
+    },
 }
 
 /// What tells a line from others, whatever else it has.

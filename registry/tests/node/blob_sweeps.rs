@@ -18,7 +18,7 @@ use abide_registry::store::memory::Memory;
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::flaky_store::FlakyStore;
+use crate::flaky_store::{Checkpoint, FlakyStore};
 use crate::fork::fork_of;
 use crate::keeping::Rule;
 use crate::media::{PHOTO_AGENT, Photo};
@@ -98,6 +98,30 @@ async fn what_a_tool_returned_stays_as_long_as_its_conversation() {
     tokio::time::sleep(100 * HOUR).await;
     assert!(is_there(&node, &blob).await);
     node.deliver("x", Request::delete(DeletionReason::Request)).await.unwrap();
+    assert!(!is_there(&node, &blob).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_keeps_the_blobs_of_a_conversation_that_is_deleted_while_it_is_copied() {
+    let extensions = Extensions::new().with_tool("photo", Photo::new(1));
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_extensions(extensions, store.clone(), PHOTO_AGENT).await;
+    let _sweeper = sweep(&node, clock()).await;
+    node.send("x", "go").await.unwrap();
+    assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
+    let blob = result_blob(&node).await;
+    // The second write is that of what was read.
+    let copied = Checkpoint::new(1, true);
+    *store.checkpoint.lock().unwrap() = Some(copied.clone());
+    let deleted = async {
+        copied.wait_until_reached().await;
+        node.deliver("x", Request::delete(DeletionReason::Request)).await.unwrap();
+        copied.resume.add_permits(1);
+    };
+    let (forked, ()) = tokio::join!(node.deliver("y", fork_of("x", None)), deleted);
+    forked.unwrap();
+    assert!(is_there(&node, &blob).await);
+    node.deliver("y", Request::delete(DeletionReason::Request)).await.unwrap();
     assert!(!is_there(&node, &blob).await);
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use abide_actors::model::ModelRequest;
 use abide_conversation::Seq;
@@ -282,4 +283,25 @@ async fn a_message_that_waits_while_earlier_turns_are_dropped_is_shown_in_its_tu
     let reduced = events.iter().find(is_first).unwrap();
     assert!(reduced.turn_id != queued.unwrap().turn_id, "nothing was dropped before its turn");
     node.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_reads_its_context_again_if_the_actor_has_rested_a_second() {
+    let agent = json!({
+        "name": "a",
+        "model": {"provider": "scripted", "script": [
+            {"calls": [{"id": "c", "name": "echo", "args": {"n": 1}}]}, {"text": "Well."}]},
+        "tools": [{"name": "echo", "run": {"native": "echo"}, "approval": "requires_approval"}],
+    });
+    for (rest_ms, reads) in [(900, 0), (1_100, 1)] {
+        let store = Arc::new(FlakyStore::default());
+        let node = TestNode::with_store(store.clone(), &agent.to_string()).await;
+        node.send(ID, "0 go").await.unwrap();
+        node.wait_for_event(ID, |data| matches!(data, EventData::Suspension(_))).await;
+        tokio::time::sleep(Duration::from_millis(rest_ms)).await;
+        node.approve(ID, "c").await.unwrap();
+        assert_eq!(node.turn_end(ID, 1).await, (TurnOutcome::Completed, None));
+        assert_eq!(message_reads(&store, 1), [reads], "after {rest_ms} ms");
+        node.check(ID).await;
+    }
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use abide_actors::conversation::relist;
 use abide_actors::identity::{Incarnation, NodeName};
-use abide_actors::journal::Holder;
+use abide_actors::journal::{Commit, Holder};
 use abide_actors::request::{ForkRequest, Reply, Request, RequestError, SpawnRequest};
 use abide_conversation::event::TurnOutcome;
-use abide_conversation::{AgentName, ConversationId, Principal, Rejection, Scoped};
+use abide_conversation::{AgentName, ConversationId, Principal, Rejection, Scoped, State, replay};
 
 use crate::flaky_store::FlakyStore;
 use crate::sub_agents::{BOSS, CAREFUL_KID, KID, all_conversations, child, suspended};
@@ -114,6 +115,27 @@ async fn a_child_that_its_parent_does_not_wait_for_any_more_is_not_created_anew(
     node.deliver(&child, Request::Delete).await.unwrap();
     assert_eq!(node.deliver(&child, late).await, Err(RequestError::Rejected(Rejection::NotFound)));
     assert_eq!(all_conversations(&node).await, ["x"]);
+}
+
+/// An imported journal may name whatever its writer wants.
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_plans_the_child_of_another_does_not_take_it_along() {
+    let (node, child) = family(KID).await;
+    node.turn_end("x", 1).await;
+    let events = node.journal("x").await;
+    let state = replay(State::default(), &events);
+    let id = Scoped::parse("y").unwrap();
+    let me = Holder { node: NodeName::new("m"), incarnation: Incarnation::new("1") };
+    let held = node.store.claim(&id, &me, None).await.unwrap();
+    let commit = Commit::new(events.into(), relist::summary(&state));
+    node.store.append(&id, &held, commit).await.unwrap();
+    node.store.release(&id, &held).await.unwrap();
+    node.deliver("y", Request::Delete).await.unwrap();
+    let mut left = all_conversations(&node).await;
+    left.sort();
+    let mut family = vec![child, "x".to_owned()];
+    family.sort();
+    assert_eq!(left, family);
 }
 
 /// A fork copies the calls of the original, and with them the names of its children.

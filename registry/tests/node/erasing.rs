@@ -5,30 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::notices::Webhook;
 use abide_actors::request::{Request, SendRequest};
-use abide_conversation::approval::{Approver, SubjectId};
 use abide_conversation::command::{Create, IfBusy};
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::identity::{Participants, Role};
-use abide_conversation::remembered_decision::{Match, RememberedDecision};
+use abide_conversation::identity::Participants;
 use abide_conversation::{
-    AgentName, ConversationId, DecisionId, ErasureId, Principal, ScheduleName, Scoped, Tenant,
-    Timestamp,
+    AgentName, ConversationId, ErasureId, Principal, Scoped, Tenant, Timestamp,
 };
 use abide_registry::erasure::{Erasure, ErasureState, ErasureStep, Running};
 use abide_registry::erasures::Eraser;
-use abide_registry::schedules::Schedule;
-use abide_registry::store::{
-    AuditLevel, Effect, KeyChange, Operation, Store, StoredKey, WebhookChange, WebhookEdit,
-};
-use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::flaky_store::FlakyStore;
 use crate::test_node::{TestNode, clock, user_message};
 
-const AGENT: &str = r#"
+pub const AGENT: &str = r#"
 name: a
 model: {provider: scripted, script: [{text: "Yes, {{ user }}."}]}
 "#;
@@ -38,20 +29,20 @@ const MAX_PASSES: u32 = 16;
 const CONVERSATIONS_OF_A_STEP: usize = 200;
 const DEADLINE: Duration = Duration::from_secs(3_600);
 
-fn own() -> Tenant {
+pub fn own() -> Tenant {
     Tenant::default()
 }
 
-fn agent() -> Scoped<AgentName> {
+pub fn agent() -> Scoped<AgentName> {
     Scoped::new(&own(), &AgentName::new("a"))
 }
 
-fn at(seconds: i64) -> Timestamp {
+pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
 /// Erases a person, beginning with this progress. Returns the report.
-async fn erase_from(
+pub async fn erase_from(
     node: &TestNode,
     subject: &str,
     progress: impl FnOnce(&mut Running),
@@ -79,11 +70,11 @@ async fn erase_from(
     tokio::time::timeout(DEADLINE, done).await.expect("the erasure never ends")
 }
 
-async fn erase(node: &TestNode, subject: &str) -> Erasure {
+pub async fn erase(node: &TestNode, subject: &str) -> Erasure {
     erase_from(node, subject, |_| ()).await
 }
 
-async fn create(node: &TestNode, id: &str, owner: &str) {
+pub async fn create(node: &TestNode, id: &str, owner: &str) {
     let create = Create {
         agent: AgentName::new("a"),
         assigns: Default::default(),
@@ -251,6 +242,67 @@ async fn the_report_names_what_was_deleted_by_a_node_that_died() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_others_have_made_of_a_persons_words_meanwhile_has_the_alias() {
+    let node = TestNode::new(AGENT).await;
+    create(&node, "x", "bob").await;
+    say(&node, "x", "ada", 1).await;
+    let report = erase_from(&node, "ada", |running| {
+        running.step = ErasureStep::Last;
+        running.passes = 2;
+    })
+    .await;
+    assert_eq!(senders(&node.journal("x").await), [report.alias.as_str()]);
+    assert_eq!(report.report.rewritten.conversations, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_report_counts_what_was_rewritten_by_a_node_that_died() {
+    let node = TestNode::new(AGENT).await;
+    let alias = Erasure::new(ErasureId::new("er_1"), "ada".to_owned(), b"salt", at(0)).alias;
+    for (id, by) in [("x", "ada"), ("y", alias.as_str()), ("z", "bob")] {
+        create(&node, id, "bob").await;
+        say(&node, id, by, 1).await;
+    }
+    let report = erase_from(&node, "ada", |running| {
+        running.step = ErasureStep::Others;
+    })
+    .await;
+    assert_eq!(senders(&node.journal("x").await), [alias.as_str()]);
+    let rewritten = &report.report.rewritten;
+    assert_eq!((rewritten.conversations, rewritten.events), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_overwriting_is_for_all_erasures_that_stand_at_it() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), AGENT).await;
+    let mut reports = Vec::new();
+    for subject in ["ada", "bob", "cy"] {
+        let id = ErasureId::new(format!("er_{subject}"));
+        let mut erasure = Erasure::new(id.clone(), subject.to_owned(), b"salt", clock().now());
+        if let ErasureState::Running(running) = &mut erasure.state {
+            running.step = ErasureStep::Disk;
+            running.subject.clear();
+        }
+        let name = Erasure::running_name(&own(), subject);
+        assert!(node.store.replace_erasure(&name, None, Some(&erasure)).await.unwrap());
+        reports.push(name.sibling(&id));
+    }
+    let conversations = node.conversations.clone();
+    let eraser = Eraser { store: store.clone(), conversations, clock: clock() };
+    let _running = AbortOnDropHandle::new(tokio::spawn(eraser.run()));
+    let done = async {
+        for report in reports {
+            while node.store.erasure(&report).await.unwrap().is_none() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, done).await.expect("an erasure never ends");
+    assert_eq!(store.overwritings.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_person_has_made_meanwhile_goes_before_the_end() {
     let node = TestNode::new(AGENT).await;
     create(&node, "x", "ada").await;
@@ -274,149 +326,4 @@ async fn the_report_counts_what_a_person_has_made_who_does_not_stop() {
     .await;
     assert_eq!(report.report.made_since, 1);
     assert_ne!(node.journal("x").await, [], "it waits for another erasure");
-}
-
-async fn put_schedule(store: &dyn Store, name: &str, by: &str, more: Value) {
-    let mut schedule = json!({
-        "name": name, "version": 1, "agent": "a", "rhythm": {"every_ms": 3_600_000}, "content": [],
-        "if_busy": "Queue", "missed": "last", "paused": false, "principal": by,
-        "created_at": at(0), "put_at": at(0), "next_at": at(3_600),
-    });
-    schedule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let schedule: Schedule = serde_json::from_value(schedule).unwrap();
-    let name = Scoped::new(&own(), &ScheduleName::new(name));
-    assert!(store.replace_schedule(&name, None, Some(&schedule)).await.unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn all_schedules_of_a_person_go_whoever_speaks_for_them() {
-    let node = TestNode::new(AGENT).await;
-    for number in 0..110 {
-        put_schedule(&*node.store, &format!("s{number:03}"), "bob", json!({})).await;
-    }
-    let acts_for = json!({"iss": "https://issuer.example", "sub": "ada"});
-    let gateway = json!({"identity": {"tenant": "default", "iss": "abide", "sub": "key:gateway",
-        "auth": "key", "on_behalf_of": acts_for}});
-    put_schedule(&*node.store, "x", "key:gateway", gateway).await;
-    put_schedule(&*node.store, "y", "ada", json!({})).await;
-    let report = erase(&node, "ada").await;
-    assert_eq!(report.report.deleted.schedules, 2);
-    assert_eq!(node.store.schedule_count(&own()).await.unwrap(), 110);
-}
-
-fn stored_key(id: &str, owner: &str) -> StoredKey {
-    StoredKey {
-        id: id.to_owned(),
-        sha256: id.repeat(32),
-        tenant: own(),
-        roles: [Role::User].into(),
-        queues: Default::default(),
-        name: id.to_owned(),
-        owner: owner.to_owned(),
-        created_at: at(0),
-        expires_at: at(90_000_000),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_keys_that_a_person_made_go_and_the_key_that_is_the_subject() {
-    let node = TestNode::new(AGENT).await;
-    for (id, owner) in [("k1", "ada"), ("k2", "bob"), ("k3", "bob")] {
-        node.store.change_key(KeyChange::Add(stored_key(id, owner))).await.unwrap();
-    }
-    let left = async || {
-        let keys = node.store.tenants_keys(&own()).await.unwrap();
-        keys.into_iter().map(|key| key.id).collect::<Vec<_>>()
-    };
-    assert_eq!(erase(&node, "key:k2").await.report.deleted.api_keys, 1);
-    assert_eq!(left().await, ["k1", "k3"]);
-}
-
-fn decision(id: &str, by: &str, voters: &[&str]) -> RememberedDecision {
-    let voter = |sub: &&str| Approver {
-        subject: SubjectId { iss: String::new(), sub: (*sub).to_owned() },
-        at: at(0),
-    };
-    RememberedDecision {
-        id: DecisionId::new(id),
-        tool: "send".to_owned(),
-        tool_digest: String::new(),
-        approved: true,
-        matching: Match::Tool,
-        fingerprint: String::new(),
-        by: Principal::new(by),
-        voters: voters.iter().map(voter).collect(),
-        expires_at: at(90_000_000),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_persons_decisions_go_and_their_votes_in_others_have_the_alias() {
-    let node = TestNode::new(AGENT).await;
-    for decision in [decision("d1", "ada", &["ada"]), decision("d2", "bob", &["ada", "bob"])] {
-        node.store.set_decision(&agent(), &decision.id, Some(&decision)).await.unwrap();
-    }
-    let report = erase(&node, "ada").await;
-    let left = node.store.decisions(&agent()).await.unwrap();
-    assert_eq!(left, [decision("d2", "bob", &[&report.alias, "bob"])]);
-    assert_eq!((report.report.deleted.decisions, report.report.rewritten.decisions), (1, 1));
-}
-
-fn webhook(name: &str, by: &str, links: Option<&str>) -> Webhook {
-    let mut webhook = json!({"tenant": "default", "name": name, "generation": "g",
-        "url": "http://a.example/", "created_at": at(0), "updated_at": at(0), "by": by});
-    if let Some(subject) = links {
-        webhook["links"] = json!({"subject": subject});
-    }
-    serde_json::from_value(webhook).unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_webhook_has_links_that_answer_as_the_person() {
-    let node = TestNode::new(AGENT).await;
-    let known = node.store.webhooks(None).await.unwrap().map_or(0, |list| list.version);
-    let put = |webhook| WebhookEdit::Put(Box::new(webhook));
-    let changes = vec![
-        put(webhook("made", "ada", Some("bob"))),
-        put(webhook("answers", "bob", Some("ada"))),
-        put(webhook("others", "bob", Some("bob"))),
-    ];
-    let change = WebhookChange { version: known, changes };
-    assert!(node.store.change_webhooks(&change).await.unwrap());
-    let report = erase(&node, "ada").await;
-    let mut list = node.store.webhooks(None).await.unwrap().unwrap().webhooks;
-    list.sort_by(|one, other| one.name.cmp(&other.name));
-    let expected = [
-        webhook("answers", "bob", None),
-        webhook("made", &report.alias, Some("bob")),
-        webhook("others", "bob", Some("bob")),
-    ];
-    assert_eq!(list, expected);
-    assert_eq!(report.report.rewritten.webhooks, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_audit_of_the_cluster_names_the_person_no_more_than_the_tenants() {
-    let node = TestNode::new(AGENT).await;
-    for by in ["ada", "bob"] {
-        let operation = Operation {
-            at: at(0),
-            tenant: Some(own()),
-            by: Principal::new(by),
-            identity: None,
-            operation: "agent.put".to_owned(),
-            target: "a".to_owned(),
-            level: AuditLevel::Metadata,
-            request: None,
-        };
-        node.store.operate(&operation, Effect::Follows).await.unwrap();
-    }
-    let report = erase(&node, "ada").await;
-    assert_eq!(report.report.rewritten.operations, 1, "it is one thing in two chains");
-    for chain in [None, Some(own())] {
-        let entries = node.store.operations(chain.as_ref(), 0, 9).await.unwrap();
-        let text = serde_json::to_string(&entries).unwrap();
-        assert_eq!(entries.len(), 2);
-        assert!(!text.contains("\"ada\"") && text.contains("erasure:er_1"), "{text}");
-    }
 }

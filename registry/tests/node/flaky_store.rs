@@ -93,15 +93,21 @@ pub struct FlakyStore {
     pub lists_nothing: AtomicBool,
     /// Conversations whose journals cannot be read.
     pub damaged: Mutex<BTreeSet<Scoped<ConversationId>>>,
+    /// An event that cannot be read, where the others of its conversation can.
+    pub damaged_event: Mutex<Option<(Scoped<ConversationId>, Seq)>>,
     /// A tenant whose definitions of agents cannot be read.
     pub damaged_tenant: Mutex<Option<Tenant>>,
     /// How many blobs and audit entries were refused while the store was full.
     pub refusals: AtomicUsize,
     pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
+    /// How often what deletions have left was overwritten.
+    pub overwritings: AtomicUsize,
     /// How often a journal was read from its beginning.
     pub whole_reads: AtomicUsize,
     /// The events that holders read of their own conversations, as often as they read them.
     pub own_reads: Mutex<Vec<Event>>,
+    /// Has the next schedule tick once that is about to be removed.
+    pub ticks_first: AtomicBool,
     /// While set, changes of schedules and holds let others go first, once each.
     pub in_steps: AtomicBool,
     /// From where lost names were looked for, one conversation at a time.
@@ -134,6 +140,21 @@ impl FlakyStore {
             return Err(StoreError::Unreadable(format!("{id}: it was changed")));
         }
         self.reachable()
+    }
+
+    /// These events of the conversation, if none of them is damaged.
+    fn undamaged(
+        &self,
+        id: &Scoped<ConversationId>,
+        events: Vec<Event>,
+    ) -> Result<Vec<Event>, StoreError> {
+        let damaged = self.damaged_event.lock().unwrap();
+        let is_damaged =
+            |event: &Event| damaged.as_ref().is_some_and(|(of, seq)| of == id && *seq == event.seq);
+        if events.iter().any(is_damaged) {
+            return Err(StoreError::Unreadable(format!("{id}: it was changed")));
+        }
+        Ok(events)
     }
 
     /// The store, when others have had their turn if that is so asked.
@@ -247,7 +268,8 @@ impl Journal for FlakyStore {
         if after == Seq::ZERO {
             self.whole_reads.fetch_add(1, Ordering::SeqCst);
         }
-        self.readable(id)?.events(id, after, limit).await
+        let events = self.readable(id)?.events(id, after, limit).await?;
+        self.undamaged(id, events)
     }
 
     async fn own_events(
@@ -267,7 +289,8 @@ impl Journal for FlakyStore {
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.readable(id)?.events_before(id, before, limit).await
+        let events = self.readable(id)?.events_before(id, before, limit).await?;
+        self.undamaged(id, events)
     }
 
     async fn summary(

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use abide_actors::journal::StoreError;
 use abide_actors::request::{ForkRequest, Reply, Request, RequestError};
 use abide_conversation::event::{Event, EventData, TurnOutcome};
-use abide_conversation::{ConversationId, Rejection, Seq};
+use abide_conversation::{ConversationId, Rejection, Scoped, Seq};
 
 use crate::flaky_store::{Checkpoint, FlakyStore};
 use crate::revival::{APPROVAL_AGENT, HOLD_AGENT};
@@ -84,6 +85,27 @@ async fn a_fork_of_what_is_not_there_is_refused_and_leaves_nothing() {
     assert_eq!(refused, Err(RequestError::Rejected(Rejection::ConversationExists)));
     assert!(node.journal("y").await.is_empty());
     assert_eq!(node.deliver("y", fork_of("x", Some(Seq::FIRST))).await.map(|_| ()), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_of_a_prefix_that_cannot_be_read_is_refused_and_leaves_nothing() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), REPEATING_AGENT).await;
+    long(&node, "x").await;
+    let original = Scoped::parse("x").unwrap();
+    for damaged in [2, 300] {
+        let damaged = Seq::new(damaged);
+        *store.damaged_event.lock().unwrap() = Some((original.clone(), damaged));
+        for at_seq in [None, Some(damaged.next())] {
+            let refused = node.deliver("y", fork_of("x", at_seq)).await;
+            let is_unreadable =
+                matches!(refused, Err(RequestError::Store(StoreError::Unreadable(_))));
+            assert!(is_unreadable, "{refused:?}");
+            assert!(node.journal("y").await.is_empty());
+        }
+    }
+    let done = node.deliver("y", fork_of("x", Some(Seq::new(299)))).await;
+    assert_eq!(done.map(|_| ()), Ok(()), "what is before the damage can be read");
 }
 
 /// Writes a journal that is longer than one page of the copy.

@@ -2,6 +2,7 @@
 //! and paused time.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod added_index_keys;
 mod audit;
 mod batches_of_answers;
 mod blob_sweeps;
@@ -14,6 +15,8 @@ mod context_reduction;
 mod deletion;
 mod drain;
 mod elicitation;
+mod erased_blobs;
+mod erased_things;
 mod erasing;
 mod flaky_store;
 mod fork;

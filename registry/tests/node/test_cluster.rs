@@ -1,33 +1,31 @@
 //! A cluster in one process: nodes that share a store, with a membership and a network that tests
 //! can break.
 
+mod membership;
+mod network;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::identity::{Incarnation, NodeName};
-use abide_actors::journal::{Holder, StoreError};
-use abide_conversation::{ConversationId, Scoped, Timestamp};
-use abide_registry::host::{HostMsg, RemoteCall};
+use abide_actors::journal::Holder;
+use abide_conversation::{ConversationId, Scoped};
 use abide_registry::member::ProcessId;
-use abide_registry::membership::{
-    LinkState, LinkStates, Member, Membership, MembershipStatus, ObservedMember,
-};
-use abide_registry::peers::{CallError, Peers};
+use abide_registry::membership::LinkState;
+use abide_registry::peers::Peers;
 use abide_registry::placement::Policy;
-use abide_registry::protocol::{CallRequest, Envelope};
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
-use async_trait::async_trait;
-use ractor::ActorRef;
-use ractor::rpc::CallResult;
-use tokio::sync::watch;
-use tokio::time::Instant;
 
+use self::membership::{MemberTable, MembershipHandle};
+use self::network::TestNetwork;
 use crate::flaky_store::{FlakyStore, Write};
-use crate::test_node::{self, LEASE, TestNode, TestNodeDeps, TestTools};
+use crate::test_node::{self, TestNode, TestNodeDeps, TestTools};
+
+pub use self::network::Fate;
 
 /// Nodes by number.
 pub struct TestCluster {
@@ -250,251 +248,5 @@ impl TestCluster {
                 assert!(grows, "{id}: {before:?}, then {claim:?}");
             }
         }
-    }
-}
-
-/// Each member and when it last renewed, by node name.
-type Registrations = BTreeMap<NodeName, (Member, Instant)>;
-
-/// The membership's table, in memory and on paused time.
-#[derive(Default)]
-pub struct MemberTable {
-    registrations: Mutex<Registrations>,
-    /// All processes in the order in which they first entered.
-    processes: Mutex<Vec<ProcessId>>,
-}
-
-impl MemberTable {
-    /// The registrations whose lease has not lapsed.
-    fn current(&self) -> MutexGuard<'_, Registrations> {
-        let mut all = self.registrations.lock().unwrap();
-        all.retain(|_, (_, renewed)| renewed.elapsed() <= LEASE);
-        all
-    }
-
-    /// The holders that are alive.
-    pub fn alive(&self) -> Vec<Holder> {
-        self.current().values().map(|(member, _)| member.holder.clone()).collect()
-    }
-}
-
-/// One node's access to the membership.
-struct MembershipHandle {
-    members: Arc<MemberTable>,
-    down: Arc<AtomicBool>,
-}
-
-impl MembershipHandle {
-    fn registrations(&self) -> Result<MutexGuard<'_, Registrations>, StoreError> {
-        if self.down.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable("the membership is down".to_owned()));
-        }
-        Ok(self.members.current())
-    }
-}
-
-fn alive(all: &Registrations) -> MembershipStatus {
-    let silent = |renewed: &Instant| u64::try_from(renewed.elapsed().as_millis()).unwrap();
-    let observed = |(member, renewed): &(Member, Instant)| ObservedMember {
-        member: member.clone(),
-        silent_ms: silent(renewed),
-    };
-    MembershipStatus::Alive {
-        now: Timestamp::UNIX_EPOCH,
-        members: all.values().map(observed).collect(),
-    }
-}
-
-#[async_trait]
-impl Membership for MembershipHandle {
-    async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        Ok(self.registrations()?.values().map(|(member, _)| member.clone()).collect())
-    }
-
-    async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
-        let mut all = self.registrations()?;
-        let mut processes = self.members.processes.lock().unwrap();
-        if !processes.contains(&me.process) {
-            processes.push(me.process.clone());
-        }
-        let place = |process: &ProcessId| processes.iter().position(|known| known == process);
-        let present = all.get(&me.holder.node).map(|(present, _)| &present.process);
-        if present.is_some_and(|present| place(present) > place(&me.process)) {
-            return Ok(MembershipStatus::Evicted);
-        }
-        all.insert(me.holder.node.clone(), (me.clone(), Instant::now()));
-        Ok(alive(&all))
-    }
-
-    async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
-        let mut all = self.registrations()?;
-        match all.get_mut(&me.holder.node) {
-            Some((member, renewed)) if member.holder == me.holder => {
-                (*member, *renewed) = (me.clone(), Instant::now());
-                Ok(alive(&all))
-            }
-            _ => Ok(MembershipStatus::Evicted),
-        }
-    }
-
-    async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
-        let mut all = self.registrations()?;
-        let there = all.get(&who.node).is_some_and(|(member, _)| member.holder == *who);
-        if there && suspect {
-            all.remove(&who.node);
-        }
-        Ok(!there || suspect)
-    }
-
-    async fn leave(&self, who: &Holder) -> Result<(), StoreError> {
-        let mut all = self.registrations()?;
-        if all.get(&who.node).is_some_and(|(member, _)| member.holder == *who) {
-            all.remove(&who.node);
-        }
-        Ok(())
-    }
-}
-
-/// What the network does with a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    Carry,
-    /// The call is carried out, and its reply is lost.
-    LoseReply,
-    /// The call never arrives.
-    Drop,
-    /// The call arrives late by this much.
-    Delay(Duration),
-    /// The call is refused: too many are in flight.
-    RefuseAsFull,
-    /// Something else arrives in the call's place.
-    Garble,
-}
-
-type ChooseFate = Box<dyn FnMut(&ProcessId, &ProcessId, &CallRequest) -> Fate + Send>;
-
-/// Carries calls between processes; the test decides each call's fate.
-#[derive(Default)]
-pub struct TestNetwork {
-    hosts: Mutex<BTreeMap<ProcessId, ActorRef<HostMsg>>>,
-    links: Mutex<BTreeMap<ProcessId, watch::Sender<LinkStates>>>,
-    choose_fate: Mutex<Option<ChooseFate>>,
-}
-
-impl TestNetwork {
-    fn join(self: &Arc<Self>, me: ProcessId, host: ActorRef<HostMsg>) -> Arc<TestPeers> {
-        let mut hosts = self.hosts.lock().unwrap();
-        let links = hosts.keys().map(|other| (other.clone(), LinkState::Connected)).collect();
-        self.links.lock().unwrap().insert(me.clone(), watch::Sender::new(Arc::new(links)));
-        for other in hosts.keys() {
-            self.set(other, &me, LinkState::Connected);
-        }
-        hosts.insert(me.clone(), host);
-        Arc::new(TestPeers { network: self.clone(), me })
-    }
-
-    fn leave(&self, process: &ProcessId, mode: DeathMode) {
-        self.hosts.lock().unwrap().remove(process);
-        self.links.lock().unwrap().remove(process);
-        if mode == DeathMode::ConnectionRefused {
-            let others: Vec<ProcessId> = self.hosts.lock().unwrap().keys().cloned().collect();
-            for other in others {
-                self.set(&other, process, LinkState::Refused);
-            }
-        }
-    }
-
-    fn set(&self, from: &ProcessId, to: &ProcessId, link: LinkState) {
-        if let Some(links) = self.links.lock().unwrap().get(from) {
-            links.send_modify(|links| {
-                Arc::make_mut(links).insert(to.clone(), link);
-            });
-        }
-    }
-
-    /// Lets the function decide the fate of every call from now on.
-    pub fn set_fates(
-        &self,
-        choose: impl FnMut(&ProcessId, &ProcessId, &CallRequest) -> Fate + Send + 'static,
-    ) {
-        *self.choose_fate.lock().unwrap() = Some(Box::new(choose));
-    }
-
-    /// Carries every call again.
-    pub fn carry_everything(&self) {
-        *self.choose_fate.lock().unwrap() = None;
-    }
-
-    fn fate(&self, from: &ProcessId, to: &ProcessId, call: &[u8]) -> Fate {
-        let mut choose_fate = self.choose_fate.lock().unwrap();
-        let Some(choose_fate) = choose_fate.as_mut() else { return Fate::Carry };
-        let envelope: Envelope = abide_conversation::from_json(call).unwrap();
-        choose_fate(from, to, &envelope.call)
-    }
-
-    async fn carry(&self, to: &ProcessId, call: Vec<u8>) -> Result<Vec<u8>, CallError> {
-        let host = self.hosts.lock().unwrap().get(to).cloned();
-        // No reply tells the caller that the process is gone.
-        let Some(host) = host else { return std::future::pending().await };
-        let message = |reply| HostMsg::Remote(RemoteCall { call, reply });
-        match host.call(message, None).await {
-            Ok(CallResult::Success(answer)) => Ok(answer),
-            // The host died during the call; only the link may show it.
-            Ok(_) | Err(_) => std::future::pending().await,
-        }
-    }
-}
-
-/// One process's view of the network.
-struct TestPeers {
-    network: Arc<TestNetwork>,
-    me: ProcessId,
-}
-
-#[async_trait]
-impl Peers for TestPeers {
-    async fn call(
-        &self,
-        process: &ProcessId,
-        call: Vec<u8>,
-        within: Duration,
-    ) -> Result<Vec<u8>, CallError> {
-        let mut links = self.links();
-        if links.borrow_and_update().get(process) != Some(&LinkState::Connected) {
-            return Err(CallError::Unconnected);
-        }
-        let carried = async {
-            match self.network.fate(&self.me, process, &call) {
-                Fate::RefuseAsFull => Err(CallError::Full),
-                Fate::Carry => self.network.carry(process, call).await,
-                Fate::Garble => self.network.carry(process, b"{\"ask\": \"dance\"}".to_vec()).await,
-                Fate::Drop => std::future::pending().await,
-                Fate::LoseReply => {
-                    let _ = self.network.carry(process, call).await;
-                    Err(CallError::Lost)
-                }
-                Fate::Delay(by) => {
-                    let (network, to) = (self.network.clone(), process.clone());
-                    // The call is on its way even when the caller gives up.
-                    let late = tokio::spawn(async move {
-                        tokio::time::sleep(by).await;
-                        network.carry(&to, call).await
-                    });
-                    late.await.unwrap()
-                }
-            }
-        };
-        let cut = links.wait_for(|links| links.get(process) != Some(&LinkState::Connected));
-        tokio::select! {
-            answer = tokio::time::timeout(within, carried) => answer.unwrap_or(Err(CallError::Lost)),
-            _ = cut => Err(CallError::Lost),
-        }
-    }
-
-    fn links(&self) -> watch::Receiver<LinkStates> {
-        self.network.links.lock().unwrap().get(&self.me).map_or_else(
-            || watch::Sender::new(LinkStates::default()).subscribe(),
-            watch::Sender::subscribe,
-        )
     }
 }

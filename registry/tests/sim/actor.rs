@@ -1,45 +1,40 @@
 //! The actor of one simulated conversation: load, then decide, append, evolve, reconcile, as in the
 //! product.
 
+mod compose;
 mod delete;
 mod erase;
+mod request;
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::activity::ActivityError;
 use abide_actors::conversation::{ExitReason, ProgressCheck, kills_its_process};
 use abide_actors::identity::Epoch;
-use abide_actors::journal::{
-    Claim, ClaimedConversation, ClosedSuspension, Commit, ConversationSummary, Holder, ListEntry,
-    Relisting, StoreError, StoredResponse,
-};
-use abide_actors::usage_counts::UsageCounts;
+use abide_actors::journal::{Claim, ClaimedConversation, Holder, StoreError, StoredResponse};
 use abide_conversation::command::Create;
-use abide_conversation::erase::SubjectAlias;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
-use abide_conversation::state::{Call, PendingCall, QueueEntry};
 use abide_conversation::{
-    Action, Activity, AgentName, Command, ConversationId, Rejection, Scoped, Seq, State, Timestamp,
-    decide, replay, wanted,
+    Action, Activity, Command, ConversationId, Rejection, Scoped, Seq, State, decide, replay,
+    wanted,
 };
-use serde_json::json;
 
+use self::compose::{stored_response, summary};
 use crate::activities;
-use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
 use crate::mutation::Mutation;
 use crate::node::Node;
 use crate::notices;
 
+pub use self::compose::compose;
+pub use self::request::{Ask, Delivery, Outcome, Request};
+
 /// A store that takes longer counts as unavailable; the outcome of a write is then unknown.
 const DEADLINE: Duration = Duration::from_millis(1_500);
 /// How long an actor with nothing to do stays in memory.
 const PASSIVATE_AFTER: Duration = Duration::from_millis(400);
-/// How many events may follow the stored state.
-const CACHE_EVERY: u64 = 16;
 
 pub enum Msg {
     Deliver(Delivery),
@@ -47,93 +42,6 @@ pub enum Msg {
     Kill,
     Leave,
     Resume,
-}
-
-/// A request to a conversation, with its idempotency key.
-#[derive(Clone)]
-pub struct Request {
-    pub ask: Ask,
-    pub key: Option<String>,
-}
-
-/// What a request wants.
-#[derive(Clone)]
-#[allow(clippy::large_enum_variant, reason = "few exist at once")]
-pub enum Ask {
-    Act(Action),
-    Delete,
-    /// Begins the conversation with a copy of another.
-    Fork(Scoped<ConversationId>),
-    /// Puts an alias in the place of a person.
-    Erase(SubjectAlias),
-}
-
-impl From<Action> for Request {
-    fn from(action: Action) -> Self {
-        Self { ask: Ask::Act(action), key: None }
-    }
-}
-
-impl Request {
-    /// Whether the request creates its conversation.
-    pub fn creates(&self) -> bool {
-        let creates =
-            |it: &Action| matches!(it, Action::Send(_) | Action::Spawn(_) | Action::Schedule(_));
-        match &self.ask {
-            Ask::Act(action) => creates(action),
-            Ask::Fork(_) => true,
-            Ask::Delete | Ask::Erase(_) => false,
-        }
-    }
-
-    /// Whether it may be carried out twice without harm.
-    pub fn is_repeatable(&self) -> bool {
-        self.key.is_some()
-            || matches!(
-                self.ask,
-                Ask::Erase(_)
-                    | Ask::Act(
-                        Action::Wake
-                            | Action::Spawn(_)
-                            | Action::ChildEnded(_)
-                            | Action::Abandon(_)
-                    )
-            )
-    }
-}
-
-/// What became of a request.
-#[derive(Clone, Debug)]
-#[allow(dead_code, reason = "the trace prints why a request failed")]
-pub enum Outcome {
-    /// Carried out; the `seq` of the last journalled event.
-    Done(Seq),
-    Rejected(Rejection),
-    /// Certainly not carried out by this actor.
-    Untouched,
-    /// It is unknown whether the request was carried out.
-    Lost,
-    Unavailable(&'static str),
-}
-
-/// A request in a mailbox. A request that is dropped untaken comes back untouched; one that is
-/// dropped after it was taken counts as lost.
-pub struct Delivery {
-    /// `None` once it was taken.
-    request: Option<Request>,
-    reply: OneShot<Outcome>,
-}
-
-impl Delivery {
-    pub fn new(request: Request, reply: OneShot<Outcome>) -> Self {
-        Self { request: Some(request), reply }
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        self.reply.send(if self.request.is_none() { Outcome::Lost } else { Outcome::Untouched });
-    }
 }
 
 struct Actor {
@@ -428,68 +336,5 @@ impl Actor {
             });
             running.insert(activity, task);
         }
-    }
-}
-
-fn stored_response(key: String, seq: Seq) -> StoredResponse {
-    StoredResponse { key, fingerprint: String::new(), body: json!(seq), expires_at: Timestamp::MAX }
-}
-
-/// Everything that one decision writes.
-pub fn compose(
-    before: &State,
-    next: &State,
-    events: Vec<Event>,
-    response: Option<StoredResponse>,
-    cached_seq: Seq,
-) -> Commit {
-    let usage = UsageCounts::of(&events).filter(|_| before.forking.is_none());
-    let entries = |state: &State| -> Vec<QueueEntry> {
-        let calls = state.turn.iter().flat_map(|turn| &turn.calls);
-        calls.filter_map(Call::queue_entry).collect()
-    };
-    let queued = Some(entries(next)).filter(|now| *now != entries(before));
-    let (was_pending, after) = (before.pending_calls(), next.pending_calls());
-    let among = |all: &[PendingCall], one: &PendingCall| {
-        all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
-    };
-    let closed = |it: &PendingCall| ClosedSuspension {
-        call_id: it.call_id.clone(),
-        suspension: it.suspension,
-        expires_at: it.expires_at,
-    };
-    let relisting = match (before.exists(), before.active_at == next.active_at) {
-        (false, _) => Relisting::whole(),
-        (true, true) => Relisting::Unchanged,
-        (true, false) => Relisting::Touched,
-    };
-    let cache = next.seq.since(cached_seq) >= CACHE_EVERY;
-    Commit {
-        usage,
-        events: events.into(),
-        summary: summary(next),
-        opened: after.iter().filter(|it| !among(&was_pending, it)).cloned().collect(),
-        closed: was_pending.iter().filter(|it| !among(&after, it)).map(closed).collect(),
-        state: cache.then(|| Arc::new(next.clone())),
-        responses: response.into_iter().collect(),
-        resets_deaths: false,
-        json: None,
-        owed: Vec::new(),
-        queued,
-        relisting,
-    }
-}
-
-fn summary(next: &State) -> ConversationSummary {
-    ConversationSummary {
-        agent: next.agent.clone().unwrap_or_else(|| AgentName::new("")),
-        status: next.status(),
-        last_seq: next.seq,
-        created_at: next.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
-        metadata: next.metadata.clone(),
-        participants: Default::default(),
-        alarm: next.alarm(),
-        active: !wanted(next).is_empty(),
-        listing: ListEntry::of(next),
     }
 }

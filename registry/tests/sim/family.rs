@@ -9,7 +9,7 @@ use abide_actors::journal::StoreError;
 use abide_conversation::command::{
     ChildEnded, ChildStarted, CopiedEvents, Create, IfBusy, ToolReturned,
 };
-use abide_conversation::event::{TurnOutcome, add_planned_children};
+use abide_conversation::event::{PlannedChildren, TurnOutcome};
 use abide_conversation::message::{ErrorType, Outcome as ToolOutcome};
 use abide_conversation::parent::Parent;
 use abide_conversation::usage::Usage;
@@ -293,7 +293,7 @@ pub async fn planned_children(
     id: &Scoped<ConversationId>,
 ) -> Result<BTreeSet<Scoped<ConversationId>>, StoreError> {
     let events = store.events(id, Seq::ZERO, usize::MAX).await?;
-    let mut children = BTreeSet::new();
-    add_planned_children(&mut children, &events);
-    Ok(children.iter().map(|child| id.sibling(child)).collect())
+    let mut planned = PlannedChildren::default();
+    planned.add(&events);
+    Ok(planned.into_ids().iter().map(|child| id.sibling(child)).collect())
 }

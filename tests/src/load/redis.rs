@@ -123,6 +123,8 @@ impl Redis {
         };
         let server = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "yes"])
+            // As the example configurations of the book have it.
+            .args(["--hash-max-listpack-value", "512"])
             .args(["--appendfsync", fsync, "--dir"])
             .arg(dir)
             .stdout(Stdio::null())

@@ -43,6 +43,7 @@ async fn each_client_begins_and_ends_a_rollout_and_erases_a_person() {
             "read again": true,
             "shares": [null, 100],
             "in the share": "old",
+            "titles": ["A title", null],
             "ended": "NotFoundError",
             "ended twice": "NotFoundError",
             "after it": "new",

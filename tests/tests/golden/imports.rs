@@ -54,7 +54,8 @@ async fn import(store: &Arc<Memory>, lines: &[String]) -> Result<ImportCounts, S
     for line in lines {
         import.take(line.as_bytes()).await.map_err(|error| error.to_string())?;
     }
-    import.finish().await.map_err(|error| error.to_string())
+    import.finish().await.map_err(|error| error.to_string())?;
+    Ok(import.counts().clone())
 }
 
 #[tokio::test]

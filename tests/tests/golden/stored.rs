@@ -10,7 +10,7 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
 use abide_registry::schedules::{LastTick, Missed, Rhythm, Schedule, SentTick};
 use abide_registry::store::{
-    Attempts, ChainEntry, Operation, Rebuild, StoredAgent, StoredKey, StoredNotice,
+    Attempts, ChainEntry, IndexJobs, Operation, Rebuild, StoredAgent, StoredKey, StoredNotice,
 };
 
 use crate::golden_types::{check, golden};
@@ -42,6 +42,7 @@ fn everything_that_was_ever_stored_in_addition_to_journals_still_parses_the_same
         golden::<SentTick>("SentTick"),
         golden::<ListEntry>("Listing"),
         golden::<Rebuild>("Rebuild"),
+        golden::<IndexJobs>("IndexJobs"),
     ];
     check("stored.jsonl", &types);
 }

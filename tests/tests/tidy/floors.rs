@@ -87,7 +87,7 @@ const HOUSES: [House; 5] = [
             &["actor_view", "cluster_view"],
             &["membership", "permits", "placement", "protocol"],
             &["peers", "store"],
-            &["revisions", "schedule_changes", "seed_record"],
+            &["added_keys", "revisions", "schedule_changes", "seed_record"],
             &["agent_catalog", "cluster_client", "standalone"],
             &["index_rebuilder", "live", "notices", "suspension_metrics", "transfer"],
             &["router"],

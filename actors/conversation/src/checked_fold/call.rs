@@ -1,10 +1,15 @@
 //! What may happen to a call, to a dispatch, and to the child conversations that answer them.
 
 use super::{IllegalEvent, ensure};
-use crate::event::{ChildEnded, ChildStarted, DispatchStarted, Event, EventData, ToolStarted};
+use crate::Timestamp;
+use crate::event::{
+    ChildEnded, ChildStarted, DispatchStarted, Event, EventData, OnExpiry, SuspensionKind,
+    ToolStarted,
+};
 use crate::ids::CallId;
+use crate::message::{ErrorType, Outcome};
 use crate::numbers::Attempt;
-use crate::state::{Call, CallPhase, ExternalRun, ExternalRunner, State};
+use crate::state::{Call, CallPhase, ExternalRun, ExternalRunner, OpenSuspension, State};
 
 /// Checks an event of one call.
 pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
@@ -48,7 +53,12 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             let call = open_call(state, &required.call_id)?;
             runs_attempt(call, required.attempt)
         }
-        EventData::ToolResult(result) => open_call(state, &result.call_id).map(drop),
+        EventData::ToolResult(result) => {
+            let call = open_call(state, &result.call_id)?;
+            let ends = |open| ends_unanswered(call, open, &result.outcome, event.at);
+            let is_legal = call.open_suspension().is_none_or(ends);
+            ensure(is_legal, || IllegalEvent::Unanswered(call.id.clone()))
+        }
         EventData::DecisionRemembered(remembered) => {
             open_call(state, &remembered.call_id).map(drop)
         }
@@ -80,6 +90,38 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             runs_attempt(call, awaited.attempt)
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether a call that nobody has answered ends with this outcome: with its turn, when it expires,
+/// or because no page came for it.
+fn ends_unanswered(call: &Call, open: &OpenSuspension, outcome: &Outcome, at: Timestamp) -> bool {
+    let on_expiry = call.waiting_rules.as_deref().and_then(|rules| rules.on_expiry.as_ref());
+    let has_expired = open.expires_at <= at;
+    match outcome {
+        Outcome::Err(_, ErrorType::Cancelled) => true,
+        Outcome::Err(_, ErrorType::NoClient) => open.kind == SuspensionKind::ClientExec,
+        Outcome::Err(_, ErrorType::Expired) => has_expired,
+        Outcome::Err(_, ErrorType::Denied) => {
+            let denies = matches!(on_expiry, Some(OnExpiry::Deny));
+            has_expired && denies && open.kind == SuspensionKind::Approval
+        }
+        Outcome::Ok(_) => {
+            let is_given = matches!(on_expiry, Some(OnExpiry::Result(_)));
+            let is_answered_outside =
+                matches!(open.kind, SuspensionKind::ClientExec | SuspensionKind::Elicitation);
+            has_expired && is_given && is_answered_outside && call.pending_input.is_none()
+        }
+        Outcome::Err(
+            _,
+            ErrorType::PermissionDenied
+            | ErrorType::ToolNotFound
+            | ErrorType::ValidationError
+            | ErrorType::ToolError
+            | ErrorType::ToolCrashed
+            | ErrorType::Timeout
+            | ErrorType::Interrupted,
+        ) => false,
     }
 }
 

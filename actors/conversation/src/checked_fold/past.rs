@@ -23,6 +23,10 @@ pub(super) struct Past {
     plans: HashSet<CallId>,
     /// A call of the latest step that was cancelled without one.
     early_result: Option<CallId>,
+    /// The calls of the latest step for which somebody is asked.
+    waiting: HashSet<CallId>,
+    /// A call of the latest step that was cancelled while somebody was asked.
+    cut_off: Option<CallId>,
 }
 
 impl Past {
@@ -36,10 +40,13 @@ impl Past {
             EventData::Rewound(rewound) => {
                 ensure(self.rests.contains(&rewound.to_seq), || IllegalEvent::WithinTurn)
             }
-            EventData::AssistantMsg(_) | EventData::MessageRefused(_) => match &self.early_result {
-                Some(call) => Err(IllegalEvent::NotHalted(call.clone())),
-                None => Ok(()),
-            },
+            EventData::AssistantMsg(_) | EventData::MessageRefused(_) => {
+                match (&self.early_result, &self.cut_off) {
+                    (Some(call), _) => Err(IllegalEvent::NotHalted(call.clone())),
+                    (None, Some(call)) => Err(IllegalEvent::TurnGoesOn(call.clone())),
+                    (None, None) => Ok(()),
+                }
+            }
             EventData::TurnEnded(ended) => match &self.early_result {
                 Some(call) if !self.ends_early(ended) => Err(IllegalEvent::NotHalted(call.clone())),
                 Some(_) | None => Ok(()),
@@ -62,13 +69,22 @@ impl Past {
             | EventData::AssistantMsg(_)
             | EventData::MessageRefused(_) => {
                 self.plans.clear();
-                self.early_result = None;
+                self.waiting.clear();
+                (self.early_result, self.cut_off) = (None, None);
             }
             EventData::ToolCall(planned) => drop(self.plans.insert(planned.call_id.clone())),
-            EventData::ToolResult(result) if !self.plans.contains(&result.call_id) => {
-                self.early_result = Some(result.call_id.clone());
+            EventData::Suspension(it) => drop(self.waiting.insert(it.call_id.clone())),
+            EventData::Resolution(it) => drop(self.waiting.remove(&it.call_id)),
+            EventData::ToolResult(result) => {
+                let call = &result.call_id;
+                if !self.plans.contains(call) {
+                    self.early_result = Some(call.clone());
+                }
+                if self.waiting.remove(call) && is_cancellation(&event.data) {
+                    self.cut_off = Some(call.clone());
+                }
             }
-            EventData::TurnEnded(_) => self.early_result = None,
+            EventData::TurnEnded(_) => (self.early_result, self.cut_off) = (None, None),
             _ => {}
         }
         if state.turn.is_none() {

@@ -108,7 +108,8 @@ fn a_conversation_is_created_once_and_first() {
 fn a_result_for_an_unknown_call_or_a_second_one_is_illegal() {
     let no_open_call = |id: &str| IllegalEvent::NoOpenCall(CallId::new(id));
     assert_eq!(after(waiting(), [tool_result("b")]), no_open_call("b"));
-    assert_eq!(after(waiting(), [tool_result("a"), tool_result("a")]), no_open_call("a"));
+    let answered = [resolution(1), tool_result("a"), tool_result("a")];
+    assert_eq!(after(waiting(), answered), no_open_call("a"));
 }
 
 #[test]
@@ -143,7 +144,7 @@ fn neither_a_step_nor_a_turn_ends_while_a_call_is_open() {
     assert_eq!(after(waiting(), [turn_ended("t")]), IllegalEvent::OpenCalls);
     assert_eq!(after(waiting(), [assistant_msg(2)]), IllegalEvent::OpenCalls);
     assert_eq!(
-        after(waiting(), [tool_result("a"), assistant_msg(3)]),
+        after(waiting(), [resolution(1), tool_result("a"), assistant_msg(3)]),
         IllegalEvent::WrongStep { expected: Step::new(2), found: Step::new(3) }
     );
 }

@@ -86,6 +86,10 @@ fn nothing_of_the_subject_is_left_where_events_name_people() {
             json!({"call_id": "k", "suspension": 1, "expires_at": at,
             "by": "zora", "identity": identity()}),
         ),
+        (
+            "tool_leased",
+            json!({"call_id": "k", "attempt": 1, "lease": "l", "worker": "zora", "until": at}),
+        ),
         ("state_changed", json!({"changes": {}, "by": "zora", "identity": identity()})),
         ("turn_withdrawn", json!({"by": "zora", "identity": identity()})),
         ("steered", json!({"message": message, "principal": "zora", "identity": identity()})),

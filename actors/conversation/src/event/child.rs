@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EffectiveArgs, Event, EventData};
 use crate::Timestamp;
+use crate::fork::Fork;
 use crate::ids::{CallId, ConversationId, TurnId};
 use crate::numbers::Attempt;
 use crate::usage::Usage;
@@ -112,13 +113,39 @@ impl EventData {
     }
 }
 
-/// Adds the children that the next events of a conversation plan. Those that a fork has copied
-/// belong to the original.
-pub fn add_planned_children(children: &mut BTreeSet<ConversationId>, events: &[Event]) {
-    for event in events {
-        if matches!(event.data, EventData::Forked(_)) {
-            children.clear();
+/// The children that a conversation has planned, as its events show. Those that a fork has copied
+/// belong to the original, also while it is still copied.
+#[derive(Clone, Debug, Default)]
+pub struct PlannedChildren {
+    children: BTreeSet<ConversationId>,
+    /// The prefix that is not whole yet.
+    copying: Option<Fork>,
+}
+
+impl PlannedChildren {
+    /// Adds those of the next events.
+    pub fn add(&mut self, events: &[Event]) {
+        for event in events {
+            if let EventData::Created(created) = &event.data {
+                self.copying.clone_from(&created.fork);
+            }
+            if self.copying.is_none() {
+                self.children.extend(event.data.planned_child().cloned());
+            }
+            // The prefix may be that of a fork, too.
+            if let EventData::Forked(fork) = &event.data
+                && self
+                    .copying
+                    .as_ref()
+                    .is_some_and(|own| own.conversation_id == fork.conversation_id)
+            {
+                self.copying = None;
+            }
         }
-        children.extend(event.data.planned_child().cloned());
+    }
+
+    /// The ids of the children.
+    pub fn into_ids(self) -> BTreeSet<ConversationId> {
+        self.children
     }
 }

@@ -13,8 +13,6 @@ use crate::http::{Port, Request};
 use crate::printer::cell;
 use crate::session::Session;
 
-/// The most rows of one page.
-const MAX_PAGE_ROWS: u32 = 200;
 /// How often an erasure is asked how far it has come.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -64,7 +62,7 @@ fn progress(erasure: &Value) -> String {
 async fn list(session: &Session) -> Result<(), CliError> {
     let page = pages::read(session, "erasures", u32::MAX, |bounds| {
         Request::get(Port::Public, &["v1", "erasures"])
-            .with("limit", Some(bounds.rows.min(MAX_PAGE_ROWS)))
+            .with("limit", Some(bounds.rows))
             .with("cursor", bounds.cursor)
     });
     let columns = ["ERASURE", "STATE", "BEGAN", "ENDED", "DELETED", "REWRITTEN"];

@@ -24,6 +24,7 @@ pub(super) async fn read(
 ) -> Result<Value, CliError> {
     let mut rows: Vec<Value> = Vec::new();
     let mut cursor: Option<String> = None;
+    let mut is_incomplete = false;
     loop {
         let wanted = limit.saturating_sub(rows.len() as u32).min(MAX_PAGE_ROWS);
         let bounds = PageBounds { cursor: cursor.as_deref(), rows: wanted };
@@ -31,6 +32,7 @@ pub(super) async fn read(
         if let Value::Array(more) = page[member].take() {
             rows.extend(more);
         }
+        is_incomplete |= page["incomplete"] == true;
         cursor = page["cursor"].as_str().map(str::to_owned);
         if cursor.is_none() || rows.len() as u32 >= limit {
             break;
@@ -39,5 +41,10 @@ pub(super) async fn read(
     if cursor.is_some() && session.printer.is_for_people() {
         session.printer.note(&format!("There are more than {}: --limit N", rows.len()));
     }
-    Ok(json!({member: rows, "cursor": cursor}))
+    let mut list = json!({member: rows, "cursor": cursor});
+    if is_incomplete {
+        list["incomplete"] = json!(true);
+        session.printer.note("An agent's index is being extended: older ones may be missing");
+    }
+    Ok(list)
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Write};
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::conversations;
 use crate::command::transfer::{ExportCommand, ImportCommand};
@@ -51,14 +51,16 @@ async fn write(session: &Session, conversation: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes the agents, and then each conversation as it is at that moment.
+/// Writes the agents, and then each conversation as it is at that moment. The last line says that
+/// all were written.
 async fn write_all(session: &Session) -> Result<(), CliError> {
     write_agents(session).await?;
     let (mut cursor, mut count): (Option<String>, u64) = (None, 0);
     loop {
         let request = Request::get(Port::Public, &["v1", "conversations"]);
-        // Children, too.
-        let request = request.with("root_only", Some(false));
+        // Children, too, each after its parent: one that is read and ends before its parent is there
+        // would tell nobody.
+        let request = request.with("root_only", Some(false)).with("dir", Some("asc"));
         let request = request.with("limit", Some(PAGE_ROWS)).with("cursor", cursor.as_deref());
         let page = session.http.send(&request).await?;
         for row in page["conversations"].as_array().into_iter().flatten() {
@@ -74,6 +76,8 @@ async fn write_all(session: &Session) -> Result<(), CliError> {
             break;
         }
     }
+    let end = json!({"abide": "store_end", "conversations": count});
+    writeln!(std::io::stdout().lock(), "{end}")?;
     session.printer.note(&format!("{count} conversations exported"));
     Ok(())
 }
@@ -83,7 +87,7 @@ async fn write_agents(session: &Session) -> Result<(), CliError> {
     for row in list["agents"].as_array().into_iter().flatten() {
         let [agent, revision] = ["name", "revision"].map(|member| cell(&row[member]));
         let definition = super::revisions::get(session, &agent, &revision).await?;
-        let line = serde_json::json!({"abide": "definition", "agent": agent,
+        let line = json!({"abide": "definition", "agent": agent,
             "revision": revision, "definition": definition});
         writeln!(std::io::stdout().lock(), "{line}")?;
     }
@@ -100,56 +104,141 @@ pub(super) async fn import(
         session.printer.note(&told);
         return Ok(());
     }
-    let mut conversation: Vec<u8> = Vec::new();
+    let mut input = Input::new(given.keep_id);
     let mut line = Vec::new();
-    // The node counts the lines of a conversation; the first of them is this one of the input.
-    let (mut number, mut first) = (0_u64, 0_u64);
     loop {
         line.clear();
         if std::io::stdin().lock().read_until(b'\n', &mut line)? == 0 {
-            break;
+            return input.finish(session).await;
         }
-        number += 1;
-        if conversation.is_empty() {
-            first = number;
+        input.take(session, &line).await?;
+    }
+}
+
+/// The lines of an import, as far as they were read.
+struct Input {
+    keeps_id: bool,
+    number: u64,
+    /// The lines of the conversation that has not ended, of which the first one has this number:
+    /// the node counts the lines of a conversation.
+    conversation: Vec<u8>,
+    first: u64,
+    begun: u64,
+    imported: u64,
+    /// Whether a line was one of a whole store.
+    is_store: bool,
+    /// Whether the end of the store has come.
+    is_whole: bool,
+}
+
+impl Input {
+    fn new(keeps_id: bool) -> Self {
+        Self {
+            keeps_id,
+            number: 0,
+            conversation: Vec::new(),
+            first: 0,
+            begun: 0,
+            imported: 0,
+            is_store: false,
+            is_whole: false,
         }
-        let kind = kind(&line);
-        if conversation.is_empty() && kind.as_deref() == Some("definition") {
-            define(session, &line).await?;
-            continue;
+    }
+
+    async fn take(&mut self, session: &Session, line: &[u8]) -> Result<(), CliError> {
+        self.number += 1;
+        if self.conversation.is_empty() && line.trim_ascii().is_empty() {
+            return Ok(());
         }
-        conversation.extend_from_slice(&line);
-        if conversation.len() > MAX_CONVERSATION_BYTES {
+        if self.is_whole {
+            return Err(self.failed("follows the end of the store"));
+        }
+        let marked = marked(line);
+        let (kind, names_tenant) = (marked["abide"].as_str(), marked["tenant"].is_string());
+        self.begun += u64::from(kind == Some("conversation"));
+        self.is_store |= names_tenant;
+        let is_outside = match kind {
+            Some("conversation" | "store_end") => true,
+            // Within a conversation definitions name no tenant.
+            Some("definition") => names_tenant,
+            Some(_) | None => false,
+        };
+        if is_outside {
+            // A conversation without its end was deleted at the source while it was written.
+            self.conversation.clear();
+        }
+        let is_between = self.conversation.is_empty();
+        match kind {
+            Some("definition") if is_between => {
+                self.is_store = true;
+                return define(session, line).await;
+            }
+            Some("store_end") => return self.end_store(&marked),
+            Some(_) | None => {}
+        }
+        if is_between {
+            self.first = self.number;
+        }
+        self.conversation.extend_from_slice(line);
+        if self.conversation.len() > MAX_CONVERSATION_BYTES {
             return Err(CliError::Failed("a conversation has more than 1 GiB".to_owned()));
         }
-        if kind.as_deref() == Some("end") {
-            let sent = send(session, given.keep_id, std::mem::take(&mut conversation)).await;
-            sent.inspect_err(|_| tell_first_line(session, first))?;
+        if kind == Some("end") {
+            self.send(session).await?;
         }
+        Ok(())
     }
-    if conversation.trim_ascii().is_empty() {
-        return Ok(());
+
+    /// The end of the store says how many conversations come before it.
+    fn end_store(&mut self, line: &Value) -> Result<(), CliError> {
+        self.is_whole = line["conversations"] == self.imported;
+        if self.is_whole {
+            return Ok(());
+        }
+        let rule = "conversations: is not the number of those before the end of the store";
+        Err(self.failed(rule))
     }
-    // The node says which line is wrong.
-    let sent = send(session, given.keep_id, conversation).await;
-    sent.inspect_err(|_| tell_first_line(session, first))
+
+    /// Ends the import. What was cut off between two conversations has no end, unless the input is
+    /// one conversation.
+    async fn finish(&mut self, session: &Session) -> Result<(), CliError> {
+        if !self.conversation.is_empty() {
+            // The node says which line is wrong.
+            return self.send(session).await;
+        }
+        let is_one_conversation = (self.begun, self.imported) == (1, 1) && !self.is_store;
+        if self.is_whole || is_one_conversation {
+            return Ok(());
+        }
+        let rule =
+            "is the last one, but the end of the store is missing, and so may be conversations";
+        Err(self.failed(rule))
+    }
+
+    fn failed(&self, rule: &str) -> CliError {
+        let Self { number, imported, .. } = self;
+        CliError::Failed(format!("line {number}: {rule}\n{imported} conversations imported"))
+    }
+
+    async fn send(&mut self, session: &Session) -> Result<(), CliError> {
+        let sent = send(session, self.keeps_id, std::mem::take(&mut self.conversation)).await;
+        if sent.is_err() && self.first > 1 {
+            let first = self.first;
+            session.printer.note(&format!("lines are counted from line {first} of the input"));
+        }
+        self.imported += u64::from(sent.is_ok());
+        sent
+    }
 }
 
-fn tell_first_line(session: &Session, first: u64) {
-    if first > 1 {
-        session.printer.note(&format!("lines are counted from line {first} of the input"));
-    }
-}
-
-/// What a line says that it is; `None` for an event, and for what is no line of an export.
-fn kind(line: &[u8]) -> Option<String> {
+/// A line that says what it is; null for an event, and for what is no line of an export.
+fn marked(line: &[u8]) -> Value {
     // Events are many and large: only what begins like another line is parsed.
-    let head = line.get(..9)?;
-    if head != b"{\"abide\":" {
-        return None;
+    if line.starts_with(b"{\"abide\":") {
+        serde_json::from_slice(line).unwrap_or_default()
+    } else {
+        Value::Null
     }
-    let value: Value = serde_json::from_slice(line).ok()?;
-    value["abide"].as_str().map(str::to_owned)
 }
 
 async fn send(session: &Session, keep_id: bool, bytes: Vec<u8>) -> Result<(), CliError> {

@@ -185,6 +185,35 @@ pub(in super::super) async fn a_rewrite_of_another_holder_or_journal_changes_not
     assert_eq!(store.load(&id("a")).await.unwrap(), Some(uncached(events())));
 }
 
+pub(in super::super) async fn what_was_read_before_a_rewrite_is_not_listed_after_it(
+    store: Arc<dyn Store>,
+) {
+    let held = claim_conversation(&*store, "a").await;
+    let mut first = commit(1, 4);
+    first.events = Arc::from(events());
+    first.summary.participants = participants("ada");
+    first.relisting = Relisting::whole();
+    store.append(&id("a"), &held, first.clone()).await.unwrap();
+    let read = store.summary(&id("a")).await.unwrap().unwrap();
+    let mut changed: Vec<Event> = events();
+    changed.retain_mut(|event| alias().apply(&mut event.data));
+    let mut summary = first.summary;
+    summary.participants = participants("erased:0f");
+    let (indexed, open) = (Arc::from([]), Vec::new());
+    let rewrite = Rewrite { events: changed, summary: summary.clone(), indexed, open };
+    store.rewrite(&id("a"), &held, rewrite).await.unwrap();
+    let found = async |sub: &str| {
+        let visible_to = abide_actors::journal::Viewer::Participant(sub.to_owned());
+        let query = ListQuery { visible_to, ..ListQuery::default() };
+        store.list(&own(), &query, None, 9).await.unwrap().items.len()
+    };
+    assert_eq!(store.relist(&id("a"), &read, &[]).await, Ok(false));
+    assert_eq!(store.summary(&id("a")).await.unwrap(), Some(summary.clone()));
+    assert_eq!((found("ada").await, found("erased:0f").await), (0, 1));
+    assert_eq!(store.relist(&id("a"), &summary, &[]).await, Ok(true));
+    assert_eq!((found("ada").await, found("erased:0f").await), (0, 1));
+}
+
 pub(in super::super) async fn the_usage_of_an_owner_goes_to_the_alias(store: Arc<dyn Store>) {
     let day = Date::constant(2027, 1, 15);
     for (conversation, owner) in [("a", "ada"), ("b", "bob"), ("acme/a", "ada"), ("c", "ada")] {

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use abide_actors::journal::{Commit, ListEntry, Relisting, Viewer};
+use abide_actors::journal::{Commit, ListEntry, Relisting, StoreError, Viewer};
 use abide_conversation::identity::Participants;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId};
+use abide_conversation::{AgentName, ConversationId, Scoped};
 use serde_json::{Map, Value, json};
 
-use super::super::{Direction, ListError, ListOrder, ListQuery, Period, Rebuild, Store};
+use super::super::{Direction, IndexJobs, ListError, ListOrder, ListQuery, Period, Rebuild, Store};
 use super::fixtures::*;
 
 /// A first commit that the list shows with these times, in seconds.
@@ -119,7 +119,8 @@ fn metadata(key: &str, value: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(key.to_owned(), value.to_owned())])
 }
 
-pub(in super::super) async fn lists_are_filtered(store: Arc<dyn Store>) {
+/// Creates four conversations, no two of which are alike in what a list is filtered by.
+async fn create_four(store: &dyn Store) {
     let with = |agent: &str, owner: Option<&str>, members: &[&str], parent: Option<&str>| {
         let mut first = listed(1, 1, json!({"customer": "7", "plan": "gold"}));
         first.summary.agent = AgentName::new(agent);
@@ -128,15 +129,18 @@ pub(in super::super) async fn lists_are_filtered(store: Arc<dyn Store>) {
         first.summary.listing.parent = parent.map(ConversationId::new);
         first
     };
-    create(&*store, "a", with("demo", Some("ann"), &["bob"], None)).await;
-    create(&*store, "b", with("other", Some("bob"), &[], None)).await;
-    create(&*store, "c", with("demo", Some("ann"), &[], Some("a"))).await;
+    create(store, "a", with("demo", Some("ann"), &["bob"], None)).await;
+    create(store, "b", with("other", Some("bob"), &[], None)).await;
+    create(store, "c", with("demo", Some("ann"), &[], Some("a"))).await;
     let mut waiting = with("demo", None, &[], None);
     waiting.summary.status = ConversationStatus::AwaitingInput;
     waiting.summary.metadata = Map::from_iter([("customer".to_owned(), json!(7))]);
     waiting.opened = vec![pending_call("call_1", 1, 60), pending_call("call_2", 1, 60)];
-    create(&*store, "d", waiting).await;
+    create(store, "d", waiting).await;
+}
 
+pub(in super::super) async fn lists_are_filtered(store: Arc<dyn Store>) {
+    create_four(&*store).await;
     let all = ListQuery { direction: Direction::Ascending, ..ListQuery::default() };
     let roots = ListQuery { root_only: true, ..all.clone() };
     let agent = Some(AgentName::new("demo"));
@@ -325,6 +329,40 @@ pub(in super::super) async fn an_entry_is_written_anew_if_the_journal_is_as_it_w
     assert_eq!(ids(&*store, &of_customer).await, ["b"]);
 }
 
+pub(in super::super) async fn a_commit_that_is_late_after_its_entry_was_written_anew_says_why(
+    store: Arc<dyn Store>,
+) {
+    let keys = ["customer".to_owned()];
+    let mut first = listed(1, 1, json!({"customer": "7"}));
+    first.relisting = Relisting::whole();
+    // What a holder commits that knows the entry as it wrote it itself.
+    let mut late = Commit { relisting: Relisting::Touched, ..commit(2, 2) };
+    late.summary.metadata = first.summary.metadata.clone();
+    late.summary.listing.active_at = Some(at(5));
+    for name in ["a", "b"] {
+        create(&*store, name, first.clone()).await;
+        assert_eq!(store.relist(&id(name), &first.summary, &keys).await, Ok(true));
+    }
+    let stale = claim_conversation(&*store, "a").await;
+    let held = store.claim(&id("a"), &holder("m"), Some(&stale.holder)).await.unwrap();
+    let fenced = store.append(&id("a"), &stale, late.clone()).await;
+    assert_eq!(fenced, Err(StoreError::Fenced));
+    assert_eq!(store.append(&id("a"), &held, late.clone()).await, Ok(()));
+    let fenced = store.append(&id("a"), &stale, late.clone()).await;
+    assert_eq!(fenced, Err(StoreError::Fenced));
+    // The same place twice.
+    let held = claim_conversation(&*store, "b").await;
+    assert_eq!(store.append(&id("b"), &held, late.clone()).await, Ok(()));
+    assert_eq!(store.append(&id("b"), &held, late).await, Err(StoreError::Conflict));
+    let active = ListQuery {
+        metadata: metadata("customer", "7"),
+        ..by(ListOrder::Active, Direction::Ascending)
+    };
+    let page = store.list(&own(), &active, None, 9).await.unwrap();
+    let found = page.items.iter().map(|it| (it.id.as_str(), it.summary.listing.active_at));
+    assert_eq!(found.collect::<Vec<_>>(), [("a", Some(at(5))), ("b", Some(at(5)))]);
+}
+
 pub(in super::super) async fn the_progress_of_a_rebuild_is_replaced_only_if_it_is_known(
     store: Arc<dyn Store>,
 ) {
@@ -340,4 +378,26 @@ pub(in super::super) async fn the_progress_of_a_rebuild_is_replaced_only_if_it_i
     let second = Rebuild::after(Some(&further), at(9));
     assert_eq!((second.number, second.conversations), (2, 0));
     assert_eq!(store.replace_rebuild(Some(&first), &second).await, Ok(false));
+}
+
+pub(in super::super) async fn the_agents_to_index_are_replaced_only_if_they_are_known(
+    store: Arc<dyn Store>,
+) {
+    let none = IndexJobs::default();
+    assert_eq!(store.index_jobs().await, Ok(none.clone()));
+    let agent = |name: &str| Scoped::parse(name).unwrap();
+    let one = none.with(&agent("a"), at(1)).unwrap();
+    assert_eq!(store.replace_index_jobs(&one, &one).await, Ok(false));
+    assert_eq!(store.replace_index_jobs(&none, &one).await, Ok(true));
+    let two = one.with(&agent("acme/b"), at(2)).unwrap();
+    assert_eq!(store.replace_index_jobs(&none, &two).await, Ok(false));
+    assert_eq!(store.replace_index_jobs(&one, &two).await, Ok(true));
+    assert_eq!(store.index_jobs().await, Ok(two.clone()));
+    let left = two.after_step(&two.jobs[0], None).unwrap();
+    assert_eq!(store.replace_index_jobs(&two, &left).await, Ok(true));
+    let empty = left.after_step(&left.jobs[0], None).unwrap();
+    assert_eq!(store.replace_index_jobs(&left, &empty).await, Ok(true));
+    assert_eq!(store.replace_index_jobs(&none, &one).await, Ok(false), "it is no new store");
+    assert_eq!(store.replace_index_jobs(&empty, &one).await, Ok(true));
+    assert_eq!(store.rebuild().await, Ok(None), "the rebuild is stored apart");
 }

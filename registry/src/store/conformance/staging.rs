@@ -45,7 +45,13 @@ pub(in super::super) async fn what_is_aside_is_seen_by_nobody_until_it_is_publis
     assert!(!is_seen(store).await);
     let held = claim_conversation(store, "a").await;
     assert!(!is_seen(store).await);
-    store.publish(&staged("i", 5), &held, commit(6, 7)).await.unwrap();
+    let mut end = commit(6, 7);
+    end.summary.alarm = Some(at(60));
+    end.opened.push(pending_call("call_1", 1, 60));
+    store.publish(&staged("i", 5), &held, end).await.unwrap();
+    assert_eq!(store.alarms(9).await, Ok(vec![(id("a"), at(60))]));
+    let inbox = store.inbox(&own(), &Default::default(), None, 9).await.unwrap();
+    assert_eq!(inbox.items.len(), 1);
     assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap(), events(1, 7).to_vec());
     assert_eq!(store.summary(&id("a")).await.unwrap().unwrap().last_seq, Seq::new(7));
     assert!(is_seen(store).await);
@@ -85,6 +91,9 @@ pub(in super::super) async fn a_publication_is_refused_where_a_conversation_is_o
     let other = Claim { epoch: held.epoch.next(), ..held.clone() };
     assert_eq!(refused("i", &other).await, StoreError::Fenced);
     assert!(matches!(refused("nothing", &held).await, StoreError::Unavailable(_)));
+    store.stage(&staged("short", 0), events(1, 3)).await.unwrap();
+    assert!(matches!(refused("short", &held).await, StoreError::Unavailable(_)));
+    assert!(!is_seen(store).await);
     store.unstage(&staged("i", 5)).await.unwrap();
     assert!(matches!(refused("i", &held).await, StoreError::Unavailable(_)));
     stage_two_pages(store, "j").await;

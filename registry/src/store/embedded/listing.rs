@@ -5,27 +5,32 @@ use std::ops::Bound;
 use abide_actors::journal::{Commit, ConversationSummary, Relisting, StoreError};
 use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
-use redb::{Error, ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{
+    Error, ReadOnlyTable, ReadTransaction, ReadableTable, TableDefinition, TableError,
+    WriteTransaction,
+};
+use serde::de::DeserializeOwned;
 
 use super::super::listing::{
     Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan, Position, merged,
 };
 use super::super::sealing::Sealer;
-use super::super::{ListError, Lists, Page, Rebuild, paging};
+use super::super::{IndexJobs, ListError, Lists, Page, Rebuild, paging};
 use super::encryption::Snapshot;
 use super::tables::{self, Listed};
 use super::write::Write;
 use super::{Embedded, encode, read};
 
-const KIND: &str = "embedded";
+pub(super) const KIND: &str = "embedded";
 /// Conversation → its entry.
 const ENTRIES: TableDefinition<&str, &str> = TableDefinition::new("listed");
 /// The members of the index.
-const MEMBERS: Listed<&str, ()> = Listed::new("list_members");
+pub(super) const MEMBERS: Listed<&str, ()> = Listed::new("list_members");
 
-/// Index → how far it has been rebuilt.
+/// How far the index has been rebuilt, and which agents are to be indexed anew.
 const REBUILDS: TableDefinition<&str, &[u8]> = TableDefinition::new("rebuilds");
 const INDEX: &str = "lists";
+const JOBS: &str = "index_jobs";
 
 /// Changes the entry of a conversation as the commit says, which has the whole one if it writes it; it
 /// is new if it has no journal yet.
@@ -119,7 +124,7 @@ impl Lists for Embedded {
     }
 
     async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
-        self.read_row(|from| rebuild(from))
+        self.read_row(|from| progress(from, INDEX))
     }
 
     async fn replace_rebuild(
@@ -128,7 +133,24 @@ impl Lists for Embedded {
         next: &Rebuild,
     ) -> Result<bool, StoreError> {
         let present = present.map(encode::json).transpose()?.unwrap_or_default();
-        let replace = ListWrite::ReplaceRebuild { present, next: encode::json(next)? };
+        let replace = ListWrite::ReplaceProgress { of: INDEX, present, next: encode::json(next)? };
+        self.write(Write::List(Box::new(replace))).await
+    }
+
+    async fn index_jobs(&self) -> Result<IndexJobs, StoreError> {
+        self.read_row(|from| progress(from, JOBS)).map(Option::unwrap_or_default)
+    }
+
+    async fn replace_index_jobs(
+        &self,
+        present: &IndexJobs,
+        next: &IndexJobs,
+    ) -> Result<bool, StoreError> {
+        let present = match present.version {
+            0 => Vec::new(),
+            _ => encode::json(present)?,
+        };
+        let replace = ListWrite::ReplaceProgress { of: JOBS, present, next: encode::json(next)? };
         self.write(Write::List(Box::new(replace))).await
     }
 }
@@ -142,23 +164,25 @@ pub(super) enum ListWrite {
         sealed: Option<String>,
         entry: Entry,
     },
-    ReplaceRebuild {
+    ReplaceProgress {
+        of: &'static str,
         present: Vec<u8>,
         next: Vec<u8>,
     },
 }
 
-/// Replaces how far the index has been rebuilt, if that is still what is stored.
-pub(super) fn replace_rebuild(
+/// Replaces a progress, if it is still what is stored.
+pub(super) fn replace_progress(
     to: &WriteTransaction,
+    of: &str,
     present: &[u8],
     next: &[u8],
 ) -> Result<bool, Error> {
     let mut rebuilds = to.open_table(REBUILDS)?;
-    let stored = rebuilds.get(INDEX)?.map(|json| json.value().to_vec()).unwrap_or_default();
+    let stored = rebuilds.get(of)?.map(|json| json.value().to_vec()).unwrap_or_default();
     let is_present = stored == present;
     if is_present {
-        rebuilds.insert(INDEX, next)?;
+        rebuilds.insert(of, next)?;
     }
     Ok(is_present)
 }
@@ -171,15 +195,15 @@ pub(super) fn has_blob_names(from: &WriteTransaction) -> Result<bool, Error> {
     Ok(rebuild.is_some_and(|rebuild| rebuild.has_blob_names))
 }
 
-fn rebuild(from: &ReadTransaction) -> Result<Option<Rebuild>, Error> {
+fn progress<T: DeserializeOwned>(from: &ReadTransaction, of: &str) -> Result<Option<T>, Error> {
     let rebuilds = match from.open_table(REBUILDS) {
         Ok(rebuilds) => rebuilds,
         // No rebuild has begun.
         Err(TableError::TableDoesNotExist(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let json = rebuilds.get(INDEX)?;
-    json.map(|json| tables::parse("rebuild", json.value())).transpose()
+    let json = rebuilds.get(of)?;
+    json.map(|json| tables::parse(of, json.value())).transpose()
 }
 
 fn page(
@@ -190,6 +214,22 @@ fn page(
     limit: usize,
 ) -> Result<Page<ListedConversation>, Error> {
     let Some(members) = MEMBERS.open(from, tenant)? else { return Ok(paging::empty()) };
+    let rows = suffixes(&members, &mut plan)?.filter_map(|suffix| match suffix {
+        Err(error) => Some(Err(error)),
+        Ok(suffix) => {
+            let listed = listed(from, &suffix).transpose()?;
+            Some(listed.map(|listed| (plan.position(&suffix), listed)))
+        }
+    });
+    paging::page::<Position, _, _>(rows, limit, |listed| query.admits(&listed.summary))
+}
+
+/// The suffixes of the members that a page reads, in their order: those of the property that has the
+/// fewest.
+pub(super) fn suffixes(
+    members: &ReadOnlyTable<&'static str, ()>,
+    plan: &mut Plan,
+) -> Result<impl Iterator<Item = Result<String, Error>> + use<>, Error> {
     plan.choose_by_count(|plan, prefix, most| {
         let Some((first, last)) = plan.bounds(prefix, None) else { return Ok(0) };
         let bounds = (Bound::Excluded(first.as_str()), Bound::Excluded(last.as_str()));
@@ -211,14 +251,7 @@ fn page(
             Some(suffix.map(Option::unwrap_or_default).map_err(Error::from))
         }));
     }
-    let rows = merged(ranges, plan.direction()).filter_map(|suffix| match suffix {
-        Err(error) => Some(Err(error)),
-        Ok(suffix) => {
-            let listed = listed(from, &suffix).transpose()?;
-            Some(listed.map(|listed| (plan.position(&suffix), listed)))
-        }
-    });
-    paging::page::<Position, _, _>(rows, limit, |listed| query.admits(&listed.summary))
+    Ok(merged(ranges, plan.direction()))
 }
 
 fn listed(from: &Snapshot<'_>, suffix: &str) -> Result<Option<ListedConversation>, Error> {

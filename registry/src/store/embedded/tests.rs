@@ -6,6 +6,7 @@ mod deletions;
 mod encryption;
 mod faults;
 mod files;
+mod lists;
 mod overwrite;
 mod staging;
 mod usage;

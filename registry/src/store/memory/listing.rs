@@ -8,9 +8,9 @@ use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
 
 use super::super::listing::{
-    Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan, merged,
+    Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan, is_as_read, merged,
 };
-use super::super::{ListError, Lists, Page, Rebuild, paging};
+use super::super::{IndexJobs, ListError, Lists, Page, Rebuild, paging};
 use super::Memory;
 use super::tables::Tables;
 
@@ -22,6 +22,7 @@ pub(super) struct Index {
     entries: BTreeMap<Scoped<ConversationId>, Entry>,
     members: BTreeMap<Tenant, BTreeSet<String>>,
     rebuild: Option<Rebuild>,
+    jobs: IndexJobs,
 }
 
 impl Index {
@@ -113,7 +114,7 @@ impl Lists for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let known = tables.conversations.get_mut(id);
-        let known = known.filter(|known| known.summary.last_seq == summary.last_seq);
+        let known = known.filter(|known| is_as_read(&known.summary, summary));
         let Some(known) = known else { return Ok(false) };
         known.summary.listing = summary.listing.clone();
         tables.index.replace(id, Some(Entry::new(summary, indexed, None)));
@@ -133,6 +134,23 @@ impl Lists for Memory {
         let is_present = rebuild.as_ref() == present;
         if is_present {
             *rebuild = Some(next.clone());
+        }
+        Ok(is_present)
+    }
+
+    async fn index_jobs(&self) -> Result<IndexJobs, StoreError> {
+        Ok(self.tables().index.jobs.clone())
+    }
+
+    async fn replace_index_jobs(
+        &self,
+        present: &IndexJobs,
+        next: &IndexJobs,
+    ) -> Result<bool, StoreError> {
+        let jobs = &mut self.tables().index.jobs;
+        let is_present = *jobs == *present;
+        if is_present {
+            *jobs = next.clone();
         }
         Ok(is_present)
     }

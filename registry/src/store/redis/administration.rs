@@ -1,5 +1,12 @@
 //! The calls of the scripts that change agents, decisions and API keys, alone or with their entries in
-//! the operators' audit.
+//! the operators' audit; and beside them, the revisions of agents, the tenants, what is counted of them
+//! and what is erased.
+
+pub(super) mod api_keys;
+mod erasures;
+mod revisions;
+mod tenants;
+pub(super) mod usage;
 
 use std::borrow::Cow;
 
@@ -7,16 +14,16 @@ use abide_actors::journal::{ResponseScope, StoreError, StoredResponse};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId, Revision, Scoped};
 
+use self::revisions::HISTORY;
 use super::super::sealing::{Label, seal_response};
 use super::super::{KeyChange, RolloutChange, StoredAgent};
-use super::keys::{self, Tag};
-use super::operations::NextEntries;
-use super::revisions::HISTORY;
-use super::script::ScriptCall;
+use super::Redis;
+use super::audit::operations::NextEntries;
+use super::command::keys::{self, Tag};
+use super::command::script::ScriptCall;
 use super::scripts::{
     AGENT, API_KEY, DECISION, DELETE_AGENT, END_ROLLOUT, ROLLOUT, json, stored_at,
 };
-use super::{Redis, api_keys};
 
 /// What `agent.lua` takes for any newest revision; no revision has this form.
 const ANY_REVISION: &str = "*";

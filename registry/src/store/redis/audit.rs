@@ -1,4 +1,7 @@
-//! The audit in Redis: next to its conversation, removed by the server when it expires.
+//! The audit in Redis: next to its conversation, removed by the server when it expires; and beside it,
+//! the audit of the operators.
+
+pub(super) mod operations;
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::journal::StoreError;
@@ -8,8 +11,8 @@ use redis::cmd;
 
 use super::super::sealing::Label;
 use super::Redis;
-use super::decode;
-use super::keys::{self, Key, Tag};
+use super::command::keys::{self, Key, Tag};
+use super::rows::decode;
 
 #[async_trait]
 impl AuditLog for Redis {

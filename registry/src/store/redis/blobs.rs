@@ -1,4 +1,7 @@
-//! Blobs in Redis: one key each, in the partition of its id.
+//! Blobs in Redis: one key each, in the partition of its id; and beside them, who names and who holds
+//! each.
+
+pub(super) mod names;
 
 use std::borrow::Cow;
 
@@ -9,13 +12,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Cmd, cmd};
 
+use self::names::hold_keys;
 use super::super::sealing::Label;
 use super::Redis;
-use super::blob_names::hold_keys;
-use super::keys::{self, Key, Tag};
-use super::script::{Script, ScriptCall};
+use super::administration::usage::BLOBS;
+use super::command::keys::{self, Key, Tag};
+use super::command::script::{Script, ScriptCall};
 use super::scripts::{BLOB, HOLD_BLOB, REMOVE_BLOB};
-use super::usage::BLOBS;
 use crate::partition::Partition;
 
 #[async_trait]

@@ -1,4 +1,16 @@
-//! A connection to the servers that is replaced when it breaks.
+//! A connection to the servers that is replaced when it breaks; and beside it, how the servers are
+//! found, dialled and held to the durability, and how the store sends its commands.
+
+pub(super) mod certificates;
+mod dial;
+pub(super) mod durability;
+pub(super) mod durability_watch;
+pub(super) mod execute;
+pub(super) mod opening;
+mod sentinel;
+mod server_info;
+pub mod transport;
+pub(super) mod url;
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +25,11 @@ use redis::{Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, ServerConnection, dial_with, timed_out};
-use super::durability_watch::DurabilityWatch;
-use super::keys::Tag;
-use super::sentinel;
-use super::transport::{Dial, Transport};
-use super::url::{Host, Kind, RedisUrl};
+use self::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, ServerConnection, dial_with, timed_out};
+use self::durability_watch::DurabilityWatch;
+use self::transport::{Dial, Transport};
+use self::url::{Host, Kind, RedisUrl};
+use super::command::keys::Tag;
 
 /// How long nobody reconnects after a first failure; each further failure doubles it up to the
 /// maximum.

@@ -1,6 +1,8 @@
 //! The keys of an encrypted store, in Redis: which are in use is noted once for all, and each
 //! conversation has its data key in its own key.
 
+mod sealing_pass;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -13,10 +15,10 @@ use super::super::sealing::{
     self, CommitKey, KeyRing, Label, NotedKeys, OwnKey, RewrapPass, STORE_KEY, Sealer,
 };
 use super::super::{ListError, Rewrapped, Store, paging};
-use super::execute::read;
-use super::keys::{self, Key, Tag};
-use super::pager::{Pager, Row};
-use super::script::ScriptCall;
+use super::command::keys::{self, Key, Tag};
+use super::command::script::ScriptCall;
+use super::connection::execute::read;
+use super::rows::pager::{Pager, Row};
 use super::scripts::{REKEY, StoredRow};
 use super::{OpenError, Redis, RedisUrl};
 use crate::partition::Partition;

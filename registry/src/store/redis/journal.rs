@@ -1,4 +1,10 @@
-//! Redis as a journal.
+//! Redis as a journal; and beside it, what a commit writes, the pages of long journals, and journals
+//! that are being imported.
+
+mod append;
+mod commit_writes;
+pub(super) mod pages;
+mod staging;
 
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, Journal, ResponseScope,
@@ -11,10 +17,10 @@ use redis::cmd;
 
 use super::super::{commit_rules, sealing};
 use super::Redis;
-use super::decode;
-use super::execute::Guarantee;
-use super::indexed_row::IndexedRow;
-use super::keys;
+use super::command::keys;
+use super::connection::execute::Guarantee;
+use super::rows::decode;
+use super::rows::indexed_row::IndexedRow;
 
 #[async_trait]
 impl Journal for Redis {

@@ -1,4 +1,7 @@
-//! The index of lists in Redis: a sorted set for each partition and tenant.
+//! The index of lists in Redis: a sorted set for each partition and tenant; and beside it, the list of
+//! open suspensions.
+
+mod open_suspensions;
 
 use std::collections::VecDeque;
 
@@ -7,14 +10,16 @@ use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
 use redis::{Cmd, cmd};
 
-use super::super::listing::{Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan};
+use super::super::listing::{
+    Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan, is_as_read,
+};
 use super::super::sealing::{OwnKey, Sealer};
-use super::super::{ListError, Lists, Page, Rebuild, paging};
+use super::super::{IndexJobs, ListError, Lists, Page, Rebuild, paging};
 use super::Redis;
-use super::decode::{self, LISTING, METADATA};
-use super::execute::read;
-use super::keys::{self, Tag};
-use super::script::ScriptCall;
+use super::command::keys::{self, Tag};
+use super::command::script::ScriptCall;
+use super::connection::execute::read;
+use super::rows::decode::{self, LISTING, METADATA};
 use super::scripts::{REBUILD as REBUILD_SCRIPT, RELIST};
 use crate::partition::Partition;
 
@@ -179,15 +184,17 @@ impl Lists for Redis {
     ) -> Result<bool, StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.listing(id.prefix(), INDEX)];
-        let present = self.query_row(decode::query_summary(id)).await?;
-        // What a list could not show of it must not be overwritten by that.
-        if let Err(StoreError::Unreadable(_)) = decode::summary(self.sealer.as_deref(), id, present)
-        {
-            return Ok(true);
+        let row = self.query_row(decode::query_summary(id)).await?;
+        let participants = decode::stored_participants(id, row.clone())?;
+        match decode::summary(self.sealer.as_deref(), id, row) {
+            // What a list could not show of it must not be overwritten by that.
+            Err(StoreError::Unreadable(_)) => return Ok(true),
+            Ok(Some(present)) if !is_as_read(&present, summary) => return Ok(false),
+            Ok(_) | Err(_) => {}
         }
         let key = self.present_key(id).await?;
         let call = ScriptCall::new(&RELIST, tag, keys);
-        let call = call.arg(id.as_str()).arg(summary.last_seq.get());
+        let call = call.arg(id.as_str()).arg(summary.last_seq.get()).arg(participants);
         let index_key = self.sealer.as_deref().and_then(Sealer::new_index_key);
         let entry = Entry::new(summary, indexed, index_key);
         self.call(call.listed(summary, &entry, key.as_ref())?).await
@@ -213,10 +220,34 @@ impl Lists for Redis {
         };
         self.call_durably(call.json("", next)?).await
     }
+
+    async fn index_jobs(&self) -> Result<IndexJobs, StoreError> {
+        let (tag, mut command) = (rebuild_tag(), cmd("GET"));
+        command.arg(tag.key(INDEX_JOBS));
+        let json: Option<Vec<u8>> = self.query(tag, command).await?;
+        let jobs = json.map(|json| decode::parse(INDEX_JOBS, &json)).transpose()?;
+        Ok(jobs.unwrap_or_default())
+    }
+
+    async fn replace_index_jobs(
+        &self,
+        present: &IndexJobs,
+        next: &IndexJobs,
+    ) -> Result<bool, StoreError> {
+        let tag = rebuild_tag();
+        let call = ScriptCall::new(&REBUILD_SCRIPT, tag, [tag.common(INDEX_JOBS)]);
+        let call = match present.version {
+            0 => call.arg(""),
+            _ => call.json("", present)?,
+        };
+        self.call_durably(call.json("", next)?).await
+    }
 }
 
 /// Where the progress of a rebuild is stored.
 const REBUILD: &str = "rebuild";
+/// Where the agents are stored whose conversations are to be indexed anew.
+const INDEX_JOBS: &str = "index_jobs";
 
 fn rebuild_tag() -> Tag {
     Tag::Partition(Partition::of(REBUILD))

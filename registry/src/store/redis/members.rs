@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use redis::cmd;
 
 use super::Redis;
-use super::decode;
-use super::error::refused;
-use super::keys::Tag;
+use super::command::error::refused;
+use super::command::keys::Tag;
+use super::rows::decode;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, MembershipStatus, ObservedMember};
 

@@ -13,14 +13,15 @@ use serde::Serialize;
 
 use super::super::ScopedKeyId;
 use super::super::sealing::{Label, seal_response};
-use super::Redis;
-use super::error::refused;
-use super::indexed_row::IndexedFields;
-use super::journal_pages::FIRST_PAGE_BYTES;
-use super::keys::{self, Key, Tag};
-use super::owed_queues::OwedQueues;
-use super::script::{Script, ScriptCall, hash};
-use super::{api_keys, audit, blob_names};
+use super::administration::api_keys;
+use super::backlog::owed_queues::OwedQueues;
+use super::blobs::names;
+use super::command::error::refused;
+use super::command::keys::{self, Key, Tag};
+use super::command::script::{Script, ScriptCall, hash};
+use super::journal::pages::FIRST_PAGE_BYTES;
+use super::rows::indexed_row::IndexedFields;
+use super::{Redis, audit};
 use crate::membership::Member;
 
 /// How long a server remembers a deletion for its repeat: longer than any repeat takes.
@@ -174,12 +175,12 @@ impl Redis {
         let mut keys = conversation_keys(tag, id).to_vec();
         keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
         keys.extend(audit::keys_of(tag, id));
-        keys.push(tag.listing(id.prefix(), super::queues::QUEUES));
+        keys.push(tag.listing(id.prefix(), super::backlog::queues::QUEUES));
         keys.push(tag.listing(id.prefix(), super::listing::INDEX));
-        let deletion = blob_names::deletion_name(id, held.epoch);
-        keys.push(blob_names::named_key(id));
-        keys.extend(blob_names::dropped_keys(tag, &deletion));
-        keys.push(blob_names::namers_key(tag));
+        let deletion = names::deletion_name(id, held.epoch);
+        keys.push(names::named_key(id));
+        keys.extend(names::dropped_keys(tag, &deletion));
+        keys.push(names::namers_key(tag));
         keys.extend(owed.keys(tag));
         let call = ScriptCall::new(&DELETE, tag, keys)
             .held(held)

@@ -20,11 +20,11 @@ use super::super::{
     SuspensionCount,
 };
 use super::Redis;
-use super::decode;
-use super::execute::read;
-use super::keys::{self, Tag};
-use super::operations::NextEntries;
-use super::pager::{Pager, Row};
+use super::audit::operations::NextEntries;
+use super::command::keys::{self, Tag};
+use super::connection::execute::read;
+use super::rows::decode;
+use super::rows::pager::{Pager, Row};
 use super::scripts::json;
 use crate::partition::{Partition, PartitionSet};
 

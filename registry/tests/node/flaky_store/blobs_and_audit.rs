@@ -14,10 +14,10 @@ use abide_conversation::{
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    BlobNames, ChainEntry, CurrentRevisions, Effect, History, HistoryEntry, ListError, ListQuery,
-    ListedConversation, Lists, Operation, OperationLog, OperationOutcome, Page, QueueDepth,
-    QueueHeads, QueueIndex, Rebuild, Schedules, StagedJournal, Staging, StoredAgent, TenantCounts,
-    UsagePage, UsageQuery,
+    BlobNames, ChainEntry, CurrentRevisions, Effect, History, HistoryEntry, IndexJobs, ListError,
+    ListQuery, ListedConversation, Lists, Operation, OperationLog, OperationOutcome, Page,
+    QueueDepth, QueueHeads, QueueIndex, Rebuild, Schedules, StagedJournal, Staging, StoredAgent,
+    TenantCounts, UsagePage, UsageQuery,
 };
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -182,7 +182,13 @@ impl Schedules for FlakyStore {
         next: Option<&Schedule>,
     ) -> Result<bool, StoreError> {
         self.with_room()?;
-        self.in_turn().await?.replace_schedule(name, known, next).await
+        let inner = self.in_turn().await?;
+        if next.is_none() && self.ticks_first.swap(false, Ordering::SeqCst) {
+            let mut ticked = inner.schedule(name).await?.expect("it is there");
+            ticked.version += 1;
+            assert!(inner.replace_schedule(name, known, Some(&ticked)).await?);
+        }
+        inner.replace_schedule(name, known, next).await
     }
 
     async fn schedules(
@@ -310,5 +316,17 @@ impl Lists for FlakyStore {
         next: &Rebuild,
     ) -> Result<bool, StoreError> {
         self.with_room()?.replace_rebuild(present, next).await
+    }
+
+    async fn index_jobs(&self) -> Result<IndexJobs, StoreError> {
+        self.reachable()?.index_jobs().await
+    }
+
+    async fn replace_index_jobs(
+        &self,
+        present: &IndexJobs,
+        next: &IndexJobs,
+    ) -> Result<bool, StoreError> {
+        self.with_room()?.replace_index_jobs(present, next).await
     }
 }

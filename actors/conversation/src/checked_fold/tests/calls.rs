@@ -176,3 +176,47 @@ fn a_refused_message_ends_the_step_that_is_due() {
     );
     assert_eq!(after(running(), [refused(2)]), IllegalEvent::OpenCalls);
 }
+
+/// A journal whose call `a` waits until then for an answer of this kind, by these rules.
+fn asking(kind: &str, until: &str, rules: &Value) -> Vec<Entry> {
+    let mut journal = waiting();
+    journal[4].2["waiting_rules"] = rules.clone();
+    journal[5].2["kind"] = kind.into();
+    journal[5].2["expires_at"] = until.into();
+    journal
+}
+
+#[test]
+fn a_call_that_waits_ends_when_it_is_answered_when_it_expires_or_with_its_turn() {
+    let error = |kind: &str| json!({"ok": false, "error": "e", "error_type": kind});
+    let (now, later) = ("2026-11-23T10:00:00Z", "2026-11-23T10:00:01Z");
+    let (ok, none) = (json!({"ok": true, "result": 1}), json!({}));
+    let (deny, given) = (json!({"on_expiry": "deny"}), json!({"on_expiry": {"result": 1}}));
+    for (kind, until, rules, outcome, is_legal) in [
+        ("approval", now, &none, &ok, false),
+        ("approval", now, &given, &ok, false),
+        ("elicitation", now, &none, &ok, false),
+        ("elicitation", later, &given, &ok, false),
+        ("elicitation", now, &given, &ok, true),
+        ("client_exec", now, &given, &ok, true),
+        ("in_doubt", now, &given, &ok, false),
+        ("approval", now, &none, &error("DENIED"), false),
+        ("approval", later, &deny, &error("DENIED"), false),
+        ("approval", now, &deny, &error("DENIED"), true),
+        ("elicitation", now, &deny, &error("DENIED"), false),
+        ("elicitation", later, &none, &error("EXPIRED"), false),
+        ("elicitation", now, &none, &error("EXPIRED"), true),
+        ("in_doubt", now, &none, &error("EXPIRED"), true),
+        ("elicitation", later, &none, &error("NO_CLIENT"), false),
+        ("client_exec", later, &none, &error("NO_CLIENT"), true),
+        ("approval", now, &none, &error("TOOL_ERROR"), false),
+        ("in_doubt", now, &none, &error("INTERRUPTED"), false),
+        ("approval", later, &none, &error("CANCELLED"), true),
+    ] {
+        let mut journal = asking(kind, until, rules);
+        journal.push(of_call("tool_result", "a", outcome.clone()));
+        let unanswered = IllegalEvent::Unanswered(CallId::new("a"));
+        let expected = if is_legal { None } else { Some(unanswered) };
+        assert_eq!(fold(&journal).err(), expected, "{kind} until {until}, {rules}: {outcome}");
+    }
+}

@@ -54,6 +54,9 @@ fn nothing_happens_to_a_call_before_its_plan() {
     let closed = without("resolution", &without("suspension", &journal));
     assert_eq!(refused(&without("tool_call", &closed)), not_planned());
     assert_eq!(refused(&without("tool_call", &waiting())), not_planned());
+    // The plan of an earlier step is none of a later call with the same id.
+    let again = [tool_call(), tool_result("a"), assistant_msg(2), tool_result("a")];
+    assert_eq!(refused(&then(requested(), again)), not_planned());
 }
 
 #[test]
@@ -97,6 +100,15 @@ fn a_hook_halts_a_turn_before_any_of_its_calls_is_planned() {
     journal.push((kind, turn, data));
     journal.push(ended("halted", "enough"));
     assert_eq!(refused(&journal), IllegalEvent::NotHalted(CallId::new("b")));
+}
+
+#[test]
+fn a_call_that_waits_is_cancelled_with_its_turn_only() {
+    let goes_on = IllegalEvent::TurnGoesOn(CallId::new("a"));
+    assert_eq!(refused(&then(waiting(), [cancelled(), assistant_msg(2)])), goes_on);
+    assert!(whole(&then(waiting(), [cancelled(), ended("cancelled", "by ann")])).is_ok());
+    let answered = then(waiting(), [resolution(1), cancelled(), assistant_msg(2)]);
+    assert!(whole(&answered).is_ok(), "the answer may be that it was cancelled elsewhere");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A fork begins as a prefix of another conversation, which keeps all work under way.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::journal_checker::JournalChecker;
@@ -8,7 +10,7 @@ use super::remembered::remembering;
 use super::scenario::*;
 use super::update::update;
 use crate::command::{CopiedEvents, IfBusy};
-use crate::event::{Event, EventData, Executor};
+use crate::event::{Event, EventData, Executor, PlannedChildren};
 use crate::fork::Fork;
 use crate::message::{ErrorType, Outcome};
 use crate::remembered_decision::Scope;
@@ -63,6 +65,27 @@ fn the_prefix_is_the_same_event_by_event() {
     let copy = forked(&first.journal, length, 1);
     assert_eq!(copy.journal[1..length], first.journal[1..]);
     assert_eq!(copy.journal.len(), length + 1, "nothing was open");
+}
+
+#[test]
+fn a_fork_has_no_children_of_the_original_however_far_it_is_copied() {
+    let first = Scenario::with_calls(vec![with_child("a", "x")]);
+    let planned = |events: &[Event]| {
+        let mut planned = PlannedChildren::default();
+        events.chunks(2).for_each(|page| planned.add(page));
+        planned.into_ids()
+    };
+    let kid = BTreeSet::from([ConversationId::new("kid_x")]);
+    assert_eq!(planned(&first.journal), kid);
+    let length = first.journal.len();
+    let mut copy = forked(&first.journal, length, 9);
+    for upto in 0..=copy.journal.len() {
+        assert_eq!(planned(&copy.journal[..upto]), BTreeSet::new(), "after {upto} events");
+    }
+    // What the fork itself asks.
+    copy.then(Action::Send(message("turn_9", IfBusy::Queue)));
+    copy.reply(vec![with_child("b", "y")]).unwrap();
+    assert_eq!(planned(&copy.journal), BTreeSet::from([ConversationId::new("kid_y")]));
 }
 
 #[test]

@@ -158,9 +158,10 @@ export class Conversation {
     return this.#post(`${this.#path}/dispatch`, { tool, input, approved });
   }
 
-  /** Merges metadata, where null removes a member, and replaces the members. */
-  update({ metadata, members, expiresAt: expires_at }) {
-    const request = { body: { metadata, members, expires_at }, key: randomName() };
+  /** Merges metadata, where null removes a member, and replaces the members, the title and the end, of which
+   * null removes the last two. */
+  update({ metadata, members, title, expiresAt: expires_at }) {
+    const request = { body: { metadata, members, title, expires_at }, key: randomName() };
     return this.#transport.request("PATCH", this.#path, request);
   }
 

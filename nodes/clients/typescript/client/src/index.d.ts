@@ -195,7 +195,12 @@ export class Conversation {
   fork(options?: { at?: number; id?: string }): Promise<Conversation>;
   dispatch(tool: string, input: Json, options?: { approved?: boolean }): Promise<Schemas["Dispatched"]>;
   /** `expiresAt: null` removes the end of the conversation. */
-  update(changes: { metadata?: Record<string, Json>; members?: string[]; expiresAt?: string | null }): Promise<Snapshot>;
+  update(changes: {
+    metadata?: Record<string, Json>;
+    members?: string[];
+    title?: string | null;
+    expiresAt?: string | null;
+  }): Promise<Snapshot>;
   delete(): Promise<void>;
   close(): void;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use abide_actors::journal::{Claim, Journal};
+use abide_actors::journal::{Claim, Journal, StoreError};
 use abide_conversation::Seq;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata};
 
@@ -87,6 +87,18 @@ async fn what_an_import_has_moved_is_removed_when_its_process_has_died() {
     assert_eq!(store.events(&id("a"), Seq::ZERO, usize::MAX).await, Ok(vec![event(1)]));
     drop(store);
     assert_eq!(rows(dir.path()), 1);
+}
+
+#[tokio::test]
+async fn a_long_import_leaves_a_conversation_alone_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    stage(&store, "i").await;
+    let held = create_conversation(&store, "a").await;
+    let end = commit(EVENTS + 1, EVENTS + 1);
+    let refused = store.publish(&staged("i", EVENTS), &held, end).await;
+    assert_eq!(refused, Err(StoreError::Conflict));
+    assert_eq!(store.events(&id("a"), Seq::ZERO, usize::MAX).await, Ok(vec![event(1)]));
 }
 
 #[tokio::test]

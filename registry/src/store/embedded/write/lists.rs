@@ -2,6 +2,7 @@
 
 use redb::{Error, ReadableTable};
 
+use super::super::super::listing::is_as_read;
 use super::super::listing::{self, ListWrite};
 use super::super::tables::{self, Record};
 use super::OpenTables;
@@ -10,8 +11,8 @@ impl OpenTables<'_> {
     /// Returns whether there still was what the write was made for.
     pub(super) fn list(&mut self, write: &ListWrite) -> Result<bool, Error> {
         let (id, summary, sealed, entry) = match write {
-            ListWrite::ReplaceRebuild { present, next } => {
-                return listing::replace_rebuild(self.transaction, present, next);
+            ListWrite::ReplaceProgress { of, present, next } => {
+                return listing::replace_progress(self.transaction, of, present, next);
             }
             ListWrite::Relist { id, summary, sealed, entry } => (id, summary, sealed, entry),
         };
@@ -20,7 +21,7 @@ impl OpenTables<'_> {
             return Ok(false);
         };
         let mut record: Record = tables::parse("head", &json)?;
-        if record.summary.last_seq != summary.last_seq {
+        if !is_as_read(&record.summary, summary) {
             return Ok(false);
         }
         record.summary.listing = summary.listing.clone();

@@ -1,4 +1,4 @@
--- Replaces how far the index of lists has been rebuilt.
+-- Replaces how far the index of lists has been rebuilt, or which agents are to be indexed anew.
 -- KEYS: progress
 -- ARGV: the progress that is expected, '' for none; the new one
 -- Returns 1, also for a repeat; 0 and writes nothing if there is another one.

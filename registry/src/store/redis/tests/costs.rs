@@ -11,7 +11,7 @@ use jiff::ToSpan;
 use super::super::super::conformance::*;
 use super::super::super::listing::Entry;
 use super::super::super::{ListQuery, Lists, Schedules, Store, TenantCounts, UsageBy, UsageQuery};
-use super::super::keys::Tag;
+use super::super::command::keys::Tag;
 use super::super::{Durability, Redis};
 use super::members::{member, names};
 use super::servers::Server;
@@ -31,7 +31,7 @@ async fn server_traffic(server: &Server) -> (u64, u64) {
 /// Adds `each` alarms that are due in an hour to each partition.
 async fn add_alarms(server: &Server, each: usize) {
     let script = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2] + i, 'c' .. i) end";
-    let (each, due) = (each.to_string(), super::super::keys::score(at(3_600)));
+    let (each, due) = (each.to_string(), super::super::command::keys::score(at(3_600)));
     for partition in Partition::all() {
         let key = Tag::Partition(partition).key("alarms");
         server.ask::<()>(&["EVAL", script, "1", &key, &each, &due]).await;

@@ -9,7 +9,7 @@ use redis::Cmd;
 
 use super::super::super::conformance::*;
 use super::super::super::{Erasures, KeyRing, Lists, OperationLog, Store};
-use super::super::keys::Tag;
+use super::super::command::keys::Tag;
 use super::super::{Durability, OpenError, Redis};
 use super::servers::{Server, words};
 

@@ -6,9 +6,9 @@ use abide_actors::journal::{Claim, Commit, Journal, StoredConversation};
 use abide_conversation::{Event, Seq, State, replay};
 
 use super::super::super::conformance::*;
-use super::super::execute::Guarantee;
-use super::super::journal_pages::PAGE_BYTES;
-use super::super::keys::Tag;
+use super::super::command::keys::Tag;
+use super::super::connection::execute::Guarantee;
+use super::super::journal::pages::PAGE_BYTES;
 use super::super::{Durability, Redis};
 use super::servers::Server;
 

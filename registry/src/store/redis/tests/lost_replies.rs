@@ -1,15 +1,19 @@
 //! Every script whose reply was lost is repeated, and takes effect once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::journal::{InboxFilter, Journal, StoreError};
 use abide_actors::usage_counts::{UsageCounts, day_of};
 use abide_conversation::remembered_decision::{Match, RememberedDecision};
-use abide_conversation::{DecisionId, Principal, Seq};
+use abide_conversation::{DecisionId, Event, Principal, Seq};
 
 use super::super::super::conformance::*;
-use super::super::super::{Store, StoredAgent, TenantCounts, UsageBy, UsageQuery};
+use super::super::super::{
+    StagedJournal, Staging, Store, StoredAgent, TenantCounts, UsageBy, UsageQuery,
+};
+use super::super::command::keys::Tag;
 use super::super::{Durability, Redis};
 use super::members::{member, names};
 use super::proxy::Proxy;
@@ -63,6 +67,34 @@ async fn a_repeated_append_recognises_its_own_commit() {
     assert_eq!(direct.inbox(&own(), &inbox, None, 9).await.unwrap().items.len(), 1);
     let held = direct.current_claim(&id("a")).await.unwrap().unwrap();
     assert_eq!(lossy.append(&id("a"), &held, commit(4, 4)).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_repeated_slice_or_publication_of_an_import_takes_effect_once() {
+    let (server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let aside = |name: &str, last_seq: u64| StagedJournal {
+        id: id(name),
+        import: "i".to_owned(),
+        last_seq: Seq::new(last_seq),
+        blobs: BTreeSet::new(),
+    };
+    let events = |first: u64, last: u64| (first..=last).map(event).collect::<Arc<[Event]>>();
+    let staged = repeat_after_lost_reply(&proxy, async |name| {
+        lossy.stage(&aside(name, 0), events(1, 3)).await
+    });
+    assert_eq!(staged.await, Ok(()));
+    for name in ["warm", "a"] {
+        assert_eq!(lossy.stage(&aside(name, 3), events(4, 5)).await, Ok(()));
+    }
+    let published = repeat_after_lost_reply(&proxy, async |name| {
+        let held = claim_conversation(&direct, name).await;
+        lossy.publish(&aside(name, 5), &held, commit(6, 6)).await
+    });
+    assert_eq!(published.await, Ok(()));
+    assert_eq!(direct.events(&id("a"), Seq::ZERO, 9).await.unwrap(), *events(1, 6));
+    // What was aside would have expired.
+    let expires_in: i64 = server.ask(&["TTL", &Tag::of(&id("a")).key_of("j", "a")]).await;
+    assert_eq!(expires_in, -1);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use abide_conversation::{AgentName, Revision, Seq, State, Timestamp};
 
 use super::super::super::conformance::*;
 use super::super::super::{Store, StoredAgent};
-use super::super::keys::Tag;
+use super::super::command::keys::Tag;
 use super::super::{Durability, Redis, RedisUrl};
 use super::load::Load;
 use super::members::{member, names};

@@ -203,11 +203,14 @@ class AsyncConversation:
         *,
         metadata: Mapping[str, Any] | None = None,
         members: Sequence[str] | None = None,
+        title: str | None = None,
         expires_at: str | None = None,
     ) -> Snapshot:
-        """Merges metadata, where None removes a member, and replaces the members and the end; the end
-        "never" removes it."""
+        """Merges metadata, where None removes a member, and replaces the members, the title and the end; the
+        title "" and the end "never" remove them."""
         body, key = _given(metadata=metadata, members=members), uuid.uuid4().hex
+        if title is not None:
+            body["title"] = title or None
         if expires_at is not None:
             body["expires_at"] = None if expires_at == "never" else expires_at
         return cast(Snapshot, await self._transport.request("PATCH", self._path, body=body, key=key))

@@ -1,0 +1,148 @@
+//! Opens the servers: asks every primary whether it can keep the durability that is wanted.
+
+use futures::future::join_all;
+use redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
+
+use super::dial::{CONNECT_TIMEOUT, ServerConnection, dial};
+use super::durability::Durability;
+use super::sentinel;
+use super::server_info::ServerInfo;
+use super::url::{Host, Kind, RedisUrl};
+
+/// Why a store was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The server may be there later.
+    #[error("{url} is away: {reason}")]
+    Away { url: RedisUrl, reason: String },
+    /// The server does not let this user in.
+    #[error("{url} refuses the user or the password: {reason}")]
+    Denied { url: RedisUrl, reason: String },
+    /// The server must be configured differently, or less durability be asked for.
+    #[error("redis at {server} cannot promise --durability {durability}: {reason}")]
+    Promise { server: String, durability: Durability, reason: String },
+    /// The keys are not those of the store.
+    #[error("--encrypt-key-file: {0}")]
+    Encryption(String),
+}
+
+/// The servers that were found.
+pub(in crate::store::redis) struct OpenedStore {
+    /// One line for the log.
+    pub(in crate::store::redis) description: String,
+    /// Tells this opening from all others: the moment by a server's clock, and the connection's id.
+    pub(in crate::store::redis) opening_id: String,
+}
+
+/// Checks that every primary can keep this durability.
+pub(in crate::store::redis) async fn check(
+    url: &RedisUrl,
+    durability: Durability,
+) -> Result<OpenedStore, OpenError> {
+    let failed = |error: RedisError| {
+        let (url, reason) = (url.clone(), error.to_string());
+        match error.code() {
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => OpenError::Denied { url, reason },
+            _ if error.kind() == ErrorKind::AuthenticationFailed => {
+                OpenError::Denied { url, reason }
+            }
+            _ => OpenError::Away { url, reason },
+        }
+    };
+    let mut primaries = Vec::new();
+    for (host, primary) in self::primaries(url).await.map_err(failed)? {
+        primaries.push((host, primary.map_err(failed)?));
+    }
+    let mut infos = Vec::with_capacity(primaries.len());
+    for (server, primary) in &mut primaries {
+        let info = ServerInfo::read(primary).await.map_err(failed)?;
+        if let Err(reason) = info.require(durability) {
+            return Err(OpenError::Promise { server: server.to_string(), durability, reason });
+        }
+        infos.push(info);
+    }
+    let Some(((_, first), info)) = primaries.first_mut().zip(infos.first()) else {
+        return Err(failed((ErrorKind::Client, "the cluster has no primaries").into()));
+    };
+    let opening_id = opening_id(first).await.map_err(failed)?;
+    if infos.iter().any(|info| !info.is_config_allowed()) {
+        tracing::warn!(%url, "CONFIG is forbidden: settings that INFO does not show were not checked");
+    }
+    let primaries = match infos.len() {
+        1 => String::new(),
+        several => format!("{several} primaries, "),
+    };
+    Ok(OpenedStore {
+        description: format!("redis {}, {primaries}{info}", info.get("redis_version")),
+        opening_id,
+    })
+}
+
+/// The primaries, each with a connection if it can be reached.
+pub(super) async fn primaries(
+    url: &RedisUrl,
+) -> RedisResult<Vec<(Host, RedisResult<ServerConnection>)>> {
+    match &url.kind {
+        Kind::Single => {
+            let (host, primary) = dial_any(url).await?;
+            Ok(vec![(host, Ok(primary))])
+        }
+        Kind::Sentinel(name) => {
+            let (host, primary) = sentinel::primary(url, name).await?;
+            Ok(vec![(host, Ok(primary))])
+        }
+        Kind::Cluster => {
+            let (asked, mut node) = dial_any(url).await?;
+            let ranges = cmd("CLUSTER").arg("SLOTS").query_async::<Vec<_>>(&mut node).await?;
+            let mut hosts: Vec<Host> = Vec::new();
+            for range in ranges {
+                let (name, port) = primary_of(range)?;
+                // A node that does not know its own name is at the address where it was asked.
+                let name = if name.is_empty() { asked.name.clone() } else { name };
+                let host = Host { name, port };
+                if !hosts.contains(&host) {
+                    hosts.push(host);
+                }
+            }
+            // At once: one that hangs must not keep the others from being looked at.
+            let dialling = hosts.into_iter().map(|host| async move {
+                let primary = match url.server(&host) {
+                    Ok(server) => dial(server, CONNECT_TIMEOUT).await,
+                    Err(error) => Err(error),
+                };
+                (host, primary)
+            });
+            Ok(join_all(dialling).await)
+        }
+    }
+}
+
+/// The first of the hosts that answers.
+async fn dial_any(url: &RedisUrl) -> RedisResult<(Host, ServerConnection)> {
+    let mut last = RedisError::from((ErrorKind::Client, "no host was dialled"));
+    for host in url.hosts() {
+        match dial(url.server(host)?, CONNECT_TIMEOUT).await {
+            Ok(server) => return Ok((host.clone(), server)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The primary of a slot range. A range lists its first and last slot, its primary, its replicas; a
+/// node lists its name and port, and more in some versions.
+fn primary_of(range: Vec<Value>) -> RedisResult<(String, u16)> {
+    match range.into_iter().nth(2) {
+        Some(Value::Array(mut node)) => {
+            node.truncate(2);
+            Ok(redis::from_redis_value(Value::Array(node))?)
+        }
+        _ => Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS names no primary").into()),
+    }
+}
+
+async fn opening_id(server: &mut ServerConnection) -> RedisResult<String> {
+    let (seconds, micros): (u64, u64) = cmd("TIME").query_async(server).await?;
+    let client: u64 = cmd("CLIENT").arg("ID").query_async(server).await?;
+    Ok(format!("{seconds:x}.{micros:x}.{client:x}"))
+}
