@@ -27,7 +27,7 @@ const MAX_CONCURRENT_LOOKS: usize = 8;
 /// How long a conversation that is not there may be about to be created with the blob that it holds:
 /// longer than the body of an import may take.
 const IMPORT_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
-/// The same of a schedule.
+/// How long a schedule that is not there may be about to be put with the blob that it holds.
 const PUT_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 
 impl Eraser {

@@ -199,7 +199,7 @@ impl Eraser {
                 erasure.go_on(ErasureStep::Operations);
             }
             ErasureStep::Operations => self.redact_operations(tenant, erasure).await?,
-            // All that stand there end together.
+            // `overwrite` ends all erasures that stand at this step together.
             ErasureStep::Disk => {}
             ErasureStep::Last => {
                 if erasure.running().is_some_and(|running| !running.newer_rewritten) {

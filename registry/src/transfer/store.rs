@@ -38,6 +38,7 @@ pub struct StoreImport {
     current: Option<Import>,
     /// Whether the lines belong to a conversation that is there.
     skips: bool,
+    /// Whether events of that conversation have come.
     has_skipped_events: bool,
     counts: ImportCounts,
     progress: Progress,

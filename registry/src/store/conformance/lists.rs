@@ -350,7 +350,7 @@ pub(in super::super) async fn a_commit_that_is_late_after_its_entry_was_written_
     assert_eq!(store.append(&id("a"), &held, late.clone()).await, Ok(()));
     let fenced = store.append(&id("a"), &stale, late.clone()).await;
     assert_eq!(fenced, Err(StoreError::Fenced));
-    // The same place twice.
+    // A commit of the present holder that repeats the numbers of its last one.
     let held = claim_conversation(&*store, "b").await;
     assert_eq!(store.append(&id("b"), &held, late.clone()).await, Ok(()));
     assert_eq!(store.append(&id("b"), &held, late).await, Err(StoreError::Conflict));
