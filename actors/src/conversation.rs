@@ -10,6 +10,7 @@ mod delete;
 mod dispatch;
 mod erase_subject;
 mod external;
+mod first_request;
 mod fork;
 mod idle_timer;
 mod imported;
@@ -72,10 +73,37 @@ pub struct Conversation;
 pub struct Arguments {
     pub id: Scoped<ConversationId>,
     pub services: Arc<Services>,
-    /// A holder known to be dead, whose claim the actor may replace.
-    pub replacing: Option<Holder>,
+    pub origin: Origin,
     /// The number of deliveries in the mailbox; the sender adds, the actor subtracts.
     pub mailbox_depth: Arc<AtomicUsize>,
+}
+
+/// What an actor begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The journal, if there is one.
+    Journal,
+    /// The journal, and the claim of this holder, which is dead: the actor may replace it.
+    DeadHolder(Holder),
+    /// Nothing: nobody held the conversation and it did not exist, a moment ago. Its first commit claims
+    /// it, and nothing is read before.
+    New,
+}
+
+impl Origin {
+    /// The dead holder whose claim the actor may replace.
+    pub fn dead_holder(&self) -> Option<&Holder> {
+        match self {
+            Self::DeadHolder(holder) => Some(holder),
+            Self::Journal | Self::New => None,
+        }
+    }
+}
+
+impl From<Option<Holder>> for Origin {
+    fn from(dead: Option<Holder>) -> Self {
+        dead.map_or(Self::Journal, Self::DeadHolder)
+    }
 }
 
 /// The protocol of the actor. It never leaves the process.
@@ -127,7 +155,8 @@ pub struct LiveConversation {
     pub(crate) id: Scoped<ConversationId>,
     pub(crate) services: Arc<Services>,
     mailbox_depth: Arc<AtomicUsize>,
-    replacing: Option<Holder>,
+    origin: Origin,
+    /// Of epoch zero until the conversation is claimed.
     claim: Claim,
     /// Whether an operator made this actor give its claim away: it owns nothing any more.
     is_released: bool,
@@ -157,13 +186,13 @@ impl Actor for Conversation {
         _myself: ActorRef<Self::Msg>,
         arguments: Arguments,
     ) -> Result<LiveConversation, ActorProcessingErr> {
-        let Arguments { id, services, replacing, mailbox_depth } = arguments;
+        let Arguments { id, services, origin, mailbox_depth } = arguments;
         let claim = Claim { holder: services.lease.me(), epoch: Epoch::ZERO };
         Ok(LiveConversation {
             id,
             services,
             mailbox_depth,
-            replacing,
+            origin,
             claim,
             is_released: false,
             state: Arc::default(),
@@ -179,7 +208,7 @@ impl Actor for Conversation {
         })
     }
 
-    /// Claims, replays, and resumes what ran when the last actor died.
+    /// Claims, replays, and resumes what ran when the last actor died; what is new has nothing of that.
     async fn post_start(
         &self,
         myself: ActorRef<Self::Msg>,
@@ -205,7 +234,7 @@ impl Actor for Conversation {
         live: &mut LiveConversation,
     ) -> Result<(), ActorProcessingErr> {
         live.activities.abort_all();
-        if live.is_released {
+        if live.is_released || live.is_unclaimed() {
             return Ok(());
         }
         let released = with_store_timeout(live.services.journal.release(&live.id, &live.claim));
@@ -219,20 +248,30 @@ impl LiveConversation {
         !self.is_released && !wanted(&self.state).is_empty()
     }
 
+    /// Whether the actor has not claimed the conversation yet, of which it knows nothing then.
+    fn is_unclaimed(&self) -> bool {
+        self.claim.epoch == Epoch::ZERO
+    }
+
     async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {
+        self.idle.is_dormant = self.services.lease.is_draining();
+        if self.origin != Origin::New {
+            self.revive().await?;
+            self.compile_turn_tools().await;
+            self.reconcile(myself);
+        }
+        self.update_idle_timer(myself);
+        Ok(())
+    }
+
+    /// Claims and replays the conversation, and notes that its last actor is gone.
+    async fn revive(&mut self) -> Result<(), ExitReason> {
         self.load().await?;
         self.delete_if_unawaited().await?;
-        self.idle.is_dormant = self.services.lease.is_draining();
         if self.state.exists() && !self.idle.is_dormant {
-            let dead = self.replacing.take();
-            self.act(
-                dead.map_or(Action::Revive, |dead| Action::ReviveAfter(dead.node.to_string())),
-            )
-            .await?;
+            let dead = self.origin.dead_holder().map(|dead| dead.node.to_string());
+            self.act(dead.map_or(Action::Revive, Action::ReviveAfter)).await?;
         }
-        self.compile_turn_tools().await;
-        self.reconcile(myself);
-        self.update_idle_timer(myself);
         Ok(())
     }
 

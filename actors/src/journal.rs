@@ -374,6 +374,18 @@ pub trait Journal: Send + Sync + 'static {
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError>;
 
+    /// Claims a conversation that nobody holds and that does not exist, and appends its first commit.
+    /// Returns the claim.
+    ///
+    /// `Conflict` if it is held, by whomever, or exists; then nothing was written. After `Unavailable`
+    /// the outcome is unknown.
+    async fn claim_and_append(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+        commit: Commit,
+    ) -> Result<Claim, StoreError>;
+
     /// Forgets the deaths that claims counted.
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError>;
 

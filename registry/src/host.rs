@@ -14,9 +14,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use abide_actors::conversation::{
-    self, Conversation, ConversationMsg, ExitReason, LiveConversation,
+    self, Conversation, ConversationMsg, ExitReason, LiveConversation, Origin,
 };
-use abide_actors::journal::Holder;
 use abide_actors::services::Services;
 use abide_conversation::{ConversationId, Scoped, Timestamp};
 use ractor::{
@@ -43,9 +42,8 @@ pub enum StartRefused {
 
 /// The protocol of the host.
 pub enum HostMsg {
-    /// Returns the live actor of a conversation, starting one if there is none. Its claim replaces
-    /// that of the dead holder, if one is named.
-    Ensure(Scoped<ConversationId>, Option<Holder>, RpcReplyPort<StartResult>),
+    /// Returns the live actor of a conversation, starting one if there is none.
+    Ensure(Scoped<ConversationId>, Origin, RpcReplyPort<StartResult>),
     /// The delay after a crash is over.
     Restart(Scoped<ConversationId>),
     /// Lets a conversation out of quarantine, or ends the delay before its restart, and starts it.
@@ -128,8 +126,8 @@ impl Actor for Host {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            HostMsg::Ensure(id, replacing, reply) => {
-                state.ensure(&myself, id, replacing, Some(reply)).await?;
+            HostMsg::Ensure(id, origin, reply) => {
+                state.ensure(&myself, id, origin, Some(reply)).await?;
             }
             // A conversation that was forgotten since is not restarted.
             HostMsg::Restart(id) if state.awaits_restart(&id) => state.restart(&myself, id).await?,
@@ -234,7 +232,7 @@ impl State {
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: Scoped<ConversationId>,
-        replacing: Option<Holder>,
+        origin: Origin,
         reply: Option<RpcReplyPort<StartResult>>,
     ) -> Result<(), ActorProcessingErr> {
         let live = self.table.get(&id);
@@ -250,7 +248,7 @@ impl State {
             }
             (None, Some(quarantined), _) => Err(StartRefused::Quarantined(quarantined)),
             (None, None, Some(RestartDelay::AfterRefusal)) => Err(StartRefused::StoreAway),
-            (None, None, None) => Ok(self.start(myself, id, replacing).await?),
+            (None, None, None) => Ok(self.start(myself, id, origin).await?),
         };
         if let Some(reply) = reply {
             // The caller may have gone.
@@ -273,9 +271,9 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let replacing = self.crashes.get_mut(&id).and_then(CrashHistory::end_delay);
         let waiting = self.waiting.remove(&id).unwrap_or_default();
-        self.ensure(myself, id.clone(), replacing, None).await?;
+        self.ensure(myself, id.clone(), replacing.into(), None).await?;
         for reply in waiting {
-            self.ensure(myself, id.clone(), None, Some(reply)).await?;
+            self.ensure(myself, id.clone(), Origin::Journal, Some(reply)).await?;
         }
         Ok(())
     }
@@ -284,19 +282,20 @@ impl State {
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: Scoped<ConversationId>,
-        replacing: Option<Holder>,
+        origin: Origin,
     ) -> Result<ActorHandle, ActorProcessingErr> {
         let mailbox_depth = Arc::new(AtomicUsize::new(0));
         let since = self.services.clock.now();
         let arguments = conversation::Arguments {
             id: id.clone(),
             services: self.services.clone(),
-            replacing: replacing.clone(),
+            origin: origin.clone(),
             mailbox_depth: mailbox_depth.clone(),
         };
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
         let restarts = self.crashes.get(&id).map(|history| history.restarts).unwrap_or_default();
+        let replacing = origin.dead_holder().cloned();
         let handle = ActorHandle { actor, mailbox_depth, since, restarts, replacing };
         self.ids.insert(handle.actor.get_id(), id.clone());
         self.table.set(id, Some(handle.clone()));

@@ -71,6 +71,34 @@ pub use sealing::{KeyFileError, KeyId, KeyRing, Rewrapped};
 pub use staging::{StagedJournal, Staging};
 pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
+/// Who holds a conversation, if anybody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Occupancy {
+    Held(Claim),
+    /// Nobody holds it, and it exists.
+    Unheld,
+    /// Nobody holds it, and it does not exist.
+    New,
+}
+
+impl Occupancy {
+    fn new(claim: Option<Claim>, exists: bool) -> Self {
+        match claim {
+            Some(claim) => Self::Held(claim),
+            None if exists => Self::Unheld,
+            None => Self::New,
+        }
+    }
+
+    /// The present claim.
+    pub fn claim(self) -> Option<Claim> {
+        match self {
+            Self::Held(claim) => Some(claim),
+            Self::Unheld | Self::New => None,
+        }
+    }
+}
+
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
@@ -161,6 +189,9 @@ pub trait Store:
     /// The present claim on a conversation.
     async fn current_claim(&self, id: &Scoped<ConversationId>)
     -> Result<Option<Claim>, StoreError>;
+
+    /// The present claim on a conversation, or whether there is such a conversation.
+    async fn occupancy(&self, id: &Scoped<ConversationId>) -> Result<Occupancy, StoreError>;
 
     /// The conversations of a tenant, sorted by id. [`cursor_after`] is a cursor, too.
     async fn conversations(

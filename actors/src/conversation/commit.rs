@@ -55,10 +55,7 @@ impl LiveConversation {
         let has_cache = commit.state.is_some();
         let is_progress = commit.resets_deaths;
         let waits_for_else = !commit.opened.is_empty() || !commit.closed.is_empty();
-        let append = self.services.journal.append(&self.id, &self.claim, commit);
-        let started_at = Instant::now();
-        with_store_timeout(append).await?;
-        metrics::histogram!("abide_commit_seconds").record(started_at.elapsed().as_secs_f64());
+        self.write(commit).await?;
         if has_cache {
             self.cached_seq = next.seq;
         }
@@ -91,6 +88,21 @@ impl LiveConversation {
             let signal = Signal::Status { status, seq: self.state.seq };
             self.services.live.publish(&self.id, signal);
         }
+        Ok(())
+    }
+
+    /// Appends a commit; the first of a new conversation claims it.
+    async fn write(&mut self, commit: Commit) -> Result<(), StoreError> {
+        let journal = &self.services.journal;
+        let started_at = Instant::now();
+        if self.is_unclaimed() {
+            let claimed = journal.claim_and_append(&self.id, &self.claim.holder, commit);
+            self.claim = with_store_timeout(claimed).await?;
+            metrics::counter!("abide_claims_total").increment(1);
+        } else {
+            with_store_timeout(journal.append(&self.id, &self.claim, commit)).await?;
+        }
+        metrics::histogram!("abide_commit_seconds").record(started_at.elapsed().as_secs_f64());
         Ok(())
     }
 

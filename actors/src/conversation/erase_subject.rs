@@ -48,6 +48,11 @@ impl LiveConversation {
             }
             state = replay(state, &page);
         }
+        if state.seq != self.state.seq {
+            // What names the subject may be in the events that the server lacks.
+            let reason = "the journal was read from a server that is behind".to_owned();
+            return Err(StoreError::Unavailable(reason));
+        }
         Ok((state, named))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_conversation::{Activity, State, replay, wanted};
 use serde_json::Value;
 
-use super::{ExitReason, LiveConversation, relist, with_store_timeout, with_timeout};
+use super::{ExitReason, LiveConversation, Origin, relist, with_store_timeout, with_timeout};
 use crate::agent;
 use crate::definition::Tool;
 use crate::journal::{ClaimedConversation, Commit, StoreError};
@@ -31,10 +31,10 @@ impl LiveConversation {
         };
         // This node's former actor of the conversation is gone; its writes are fenced from here on.
         let mut claimed = claim_from(Some(&me)).await?;
-        if self.replacing.as_ref() == Some(&claimed.claim.holder) {
-            claimed = claim_from(self.replacing.as_ref()).await?;
+        if self.origin.dead_holder() == Some(&claimed.claim.holder) {
+            claimed = claim_from(self.origin.dead_holder()).await?;
         } else {
-            self.replacing = None;
+            self.origin = Origin::Journal;
         }
         let ClaimedConversation { claim, deaths, alarm, stored } = claimed;
         self.claim = claim;

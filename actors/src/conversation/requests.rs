@@ -19,8 +19,8 @@ use crate::journal::{ResponseScope, StoreError};
 use crate::limits::encoded_len;
 use crate::request::{
     ChangeStateRequest, DeletionReason, Delivery, DeliveryContent, DeliveryOutcome,
-    FailCallRequest, IdempotencyKey, MAX_MAP_BYTES, Reply, Request, RequestContext, RequestError,
-    SendRequest, SpawnRequest, UpdateRequest,
+    FailCallRequest, IdempotencyKey, MAX_MAP_BYTES, Reply, ReplyPort, Request, RequestContext,
+    RequestError, SendRequest, SpawnRequest, UpdateRequest,
 };
 use crate::tools::{NEW_TURN, Toolbox};
 
@@ -44,6 +44,9 @@ impl LiveConversation {
         delivery: Delivery,
         mut hook_verdicts: Vec<HookVerdict>,
     ) -> Result<(), ExitReason> {
+        if self.is_unclaimed() {
+            return self.deliver_first(myself, delivery, hook_verdicts).await;
+        }
         let Some(DeliveryContent { request, context, reply }) = delivery.take() else {
             return Ok(());
         };
@@ -75,6 +78,18 @@ impl LiveConversation {
             },
             Err(error) => Err(NotDone::Failed(error)),
         };
+        self.answer(myself, done, context, reply)
+    }
+
+    /// Replies with what became of a request, or asks the hooks first. An `Err` means that the actor
+    /// must die.
+    pub(super) fn answer(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        done: Result<Reply, NotDone>,
+        context: RequestContext,
+        reply: ReplyPort,
+    ) -> Result<(), ExitReason> {
         let (outcome, result) = match done {
             Ok(done) => (DeliveryOutcome::Done(done), Ok(())),
             Err(NotDone::Failed(error)) => (DeliveryOutcome::Failed(error), Ok(())),
@@ -92,7 +107,10 @@ impl LiveConversation {
     }
 
     /// The reply to the first request under one of these keys, if this is a repeat.
-    async fn stored_reply(&self, keys: &[IdempotencyKey]) -> Result<Option<Reply>, RequestError> {
+    pub(super) async fn stored_reply(
+        &self,
+        keys: &[IdempotencyKey],
+    ) -> Result<Option<Reply>, RequestError> {
         let now = self.services.clock.now();
         let scope = ResponseScope::Conversation(self.id.clone());
         for key in keys {
@@ -109,7 +127,7 @@ impl LiveConversation {
         Ok(None)
     }
 
-    async fn carry_out(
+    pub(super) async fn carry_out(
         &mut self,
         request: Request,
         context: &RequestContext,
@@ -176,7 +194,11 @@ impl LiveConversation {
 
     /// Whether the request may be made, as far as is known before it is looked at. What may not be
     /// read does not exist, and neither do the stored replies to it.
-    fn check_access(&self, request: &Request, access: &Access) -> Result<(), AccessError> {
+    pub(super) fn check_access(
+        &self,
+        request: &Request,
+        access: &Access,
+    ) -> Result<(), AccessError> {
         match request {
             // Whether somebody may create is known at the border; a fork is judged by its original.
             Request::Create(_) | Request::Fork(_) => Ok(()),

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use abide_actors::conversation::Origin;
 use abide_actors::journal::Holder;
 use abide_actors::request::RequestError;
 use abide_conversation::{ConversationId, Scoped};
@@ -13,6 +14,7 @@ use crate::host::{ActorHandle, HostMsg, StartRefused};
 use crate::member::Member;
 use crate::placement::{self, Decision, Orphan, PlacementRules, locate};
 use crate::protocol::{REQUEST_TIMEOUT, Start};
+use crate::store::Occupancy;
 
 /// How long a request waits for a holder that cannot be reached: a connection that broke is
 /// replaced within this time, unless the network is cut or the holder's machine is gone. Then the
@@ -79,12 +81,15 @@ impl ConversationRouter {
         let give_up_at = Instant::now() + UNREACHABLE_TIMEOUT;
         loop {
             let view = seen.borrow_and_update().clone();
-            let holder = self.store.current_claim(id).await?.map(|held| held.holder);
+            let occupancy = self.store.occupancy(id).await?;
+            let is_new = occupancy == Occupancy::New;
+            let holder = occupancy.claim().map(|held| held.holder);
             let draining = self.cluster.lease().is_draining();
             let rules = PlacementRules { policy: self.policy, only_here, draining };
             match locate(id, holder.as_ref(), confirmed_dead.as_ref(), &view, rules) {
                 Decision::StartHere { replacing } => {
-                    return self.start_here(id, replacing).await.map(Some);
+                    let origin = if is_new { Origin::New } else { replacing.into() };
+                    return self.start_here(id, origin).await.map(Some);
                 }
                 Decision::HeldBy(member) => {
                     self.remember_holder(id, &member);
@@ -133,9 +138,9 @@ impl ConversationRouter {
     async fn start_here(
         &self,
         id: &Scoped<ConversationId>,
-        replacing: Option<Holder>,
+        origin: Origin,
     ) -> Result<Location<ActorHandle>, RequestError> {
-        let message = |reply| HostMsg::Ensure(id.clone(), replacing, reply);
+        let message = |reply| HostMsg::Ensure(id.clone(), origin, reply);
         match self.host.call(message, Some(REQUEST_TIMEOUT)).await {
             Ok(ractor::rpc::CallResult::Success(started)) => {
                 started.map(Location::Here).map_err(|refused| match refused {

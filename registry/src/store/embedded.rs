@@ -64,8 +64,8 @@ use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
 use super::sealing::{KeyRing, Label};
 use super::{
-    HistoryEntry, KeyChange, KeyList, ListError, Page, Rewrapped, ScopedKeyId, Store, StoredAgent,
-    SummaryFilter,
+    HistoryEntry, KeyChange, KeyList, ListError, Occupancy, Page, Rewrapped, ScopedKeyId, Store,
+    StoredAgent, SummaryFilter,
 };
 use crate::partition::PartitionSet;
 
@@ -207,6 +207,11 @@ impl Store for Embedded {
         id: &Scoped<ConversationId>,
     ) -> Result<Option<Claim>, StoreError> {
         Ok(self.shared.claims().present(id).cloned())
+    }
+
+    async fn occupancy(&self, id: &Scoped<ConversationId>) -> Result<Occupancy, StoreError> {
+        let exists = self.read_row(|from| read::sealed_record(from, id))?.is_some();
+        Ok(Occupancy::new(self.shared.claims().present(id).cloned(), exists))
     }
 
     async fn conversations(

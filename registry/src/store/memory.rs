@@ -29,7 +29,10 @@ use abide_conversation::{
 use async_trait::async_trait;
 
 use super::paging::{self, InboxKey};
-use super::{KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter};
+use super::{
+    KeyChange, KeyList, ListError, Occupancy, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter,
+    commit_rules,
+};
 use crate::partition::{Partition, PartitionSet};
 use tables::Tables;
 
@@ -98,6 +101,20 @@ impl Journal for Memory {
         let deaths = tables.deaths.get(id).copied().unwrap_or_default();
         let alarm = tables.conversations.get(id).and_then(|known| known.summary.alarm);
         Ok(ClaimedConversation { claim, deaths, alarm, stored: tables.load(id) })
+    }
+
+    async fn claim_and_append(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+        commit: Commit,
+    ) -> Result<Claim, StoreError> {
+        let mut tables = self.tables();
+        if tables.occupancy(id) != Occupancy::New || !commit_rules::follows(&commit, None) {
+            return Err(StoreError::Conflict);
+        }
+        let claim = tables.claim(id, me, None);
+        tables.append(id, claim.epoch, commit).map(|()| claim)
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
@@ -187,6 +204,10 @@ impl Store for Memory {
         id: &Scoped<ConversationId>,
     ) -> Result<Option<Claim>, StoreError> {
         Ok(self.tables().claims.present(id).cloned())
+    }
+
+    async fn occupancy(&self, id: &Scoped<ConversationId>) -> Result<Occupancy, StoreError> {
+        Ok(self.tables().occupancy(id))
     }
 
     async fn conversations(

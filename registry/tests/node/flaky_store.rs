@@ -22,7 +22,7 @@ use abide_conversation::{
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::memory::Memory;
 use abide_registry::store::{
-    KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter,
+    KeyChange, KeyList, ListError, Occupancy, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter,
 };
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, watch};
@@ -173,6 +173,31 @@ impl FlakyStore {
     }
 }
 
+impl FlakyStore {
+    /// Appends, with what a test has happen around that.
+    async fn write(
+        &self,
+        id: &Scoped<ConversationId>,
+        append: impl Future<Output = Result<Claim, StoreError>>,
+    ) -> Result<Claim, StoreError> {
+        let checkpoint = self.checkpoint.lock().unwrap().clone();
+        let checkpoint = checkpoint
+            .filter(|stop| stop.writes.fetch_add(1, Ordering::SeqCst) == stop.write_number);
+        if let Some(stop) = checkpoint.as_ref().filter(|stop| stop.before) {
+            stop.hold(id).await?;
+        }
+        let held = append.await?;
+        self.writes.lock().unwrap().push((id.clone(), held.clone()));
+        if let Some(stop) = checkpoint.filter(|stop| !stop.before) {
+            stop.hold(id).await?;
+        }
+        if self.lose_replies.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("the reply was lost".to_owned()));
+        }
+        Ok(held)
+    }
+}
+
 #[async_trait]
 impl Journal for FlakyStore {
     async fn claim(
@@ -208,21 +233,9 @@ impl Journal for FlakyStore {
         held: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError> {
-        let checkpoint = self.checkpoint.lock().unwrap().clone();
-        let checkpoint = checkpoint
-            .filter(|stop| stop.writes.fetch_add(1, Ordering::SeqCst) == stop.write_number);
-        if let Some(stop) = checkpoint.as_ref().filter(|stop| stop.before) {
-            stop.hold(id).await?;
-        }
-        self.reachable()?.append(id, held, commit).await?;
-        self.writes.lock().unwrap().push((id.clone(), held.clone()));
-        if let Some(stop) = checkpoint.filter(|stop| !stop.before) {
-            stop.hold(id).await?;
-        }
-        if self.lose_replies.swap(false, Ordering::SeqCst) {
-            return Err(StoreError::Unavailable("the reply was lost".to_owned()));
-        }
-        Ok(())
+        let append =
+            async { self.reachable()?.append(id, held, commit).await.map(|()| held.clone()) };
+        self.write(id, append).await.map(drop)
     }
 
     async fn rewrite(
@@ -253,6 +266,15 @@ impl Journal for FlakyStore {
         let claimed = self.reachable()?.claim_and_load(id, me, dead).await?;
         self.readable(id)?;
         Ok(claimed)
+    }
+
+    async fn claim_and_append(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+        commit: Commit,
+    ) -> Result<Claim, StoreError> {
+        self.write(id, async { self.reachable()?.claim_and_append(id, me, commit).await }).await
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
@@ -317,6 +339,10 @@ impl Store for FlakyStore {
         id: &Scoped<ConversationId>,
     ) -> Result<Option<Claim>, StoreError> {
         self.reachable()?.current_claim(id).await
+    }
+
+    async fn occupancy(&self, id: &Scoped<ConversationId>) -> Result<Occupancy, StoreError> {
+        self.reachable()?.occupancy(id).await
     }
 
     async fn conversations(

@@ -4,13 +4,14 @@
 mod compose;
 mod delete;
 mod erase;
+mod first_request;
 mod request;
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use abide_actors::activity::ActivityError;
-use abide_actors::conversation::{ExitReason, ProgressCheck, kills_its_process};
+use abide_actors::conversation::{ExitReason, Origin, ProgressCheck, kills_its_process};
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, ClaimedConversation, Holder, StoreError, StoredResponse};
 use abide_conversation::command::Create;
@@ -55,7 +56,7 @@ struct Actor {
 }
 
 /// Runs the actor, and tells the host how it ended.
-pub async fn run(node: Rc<Node>, live: Rc<Live>, dead: Option<Holder>) {
+pub async fn run(node: Rc<Node>, live: Rc<Live>, origin: Origin) {
     let held = Claim { holder: node.me(), epoch: Epoch::ZERO };
     let mut actor = Actor {
         node: node.clone(),
@@ -66,11 +67,11 @@ pub async fn run(node: Rc<Node>, live: Rc<Live>, dead: Option<Holder>) {
         dormant: false,
         progress_check: ProgressCheck::default(),
     };
-    let result = actor.live(dead).await;
+    let result = actor.live(origin).await;
     let has_work = !wanted(&actor.state).is_empty();
     live.ending.set(true);
     drop_work(&node, &live);
-    if result.is_ok() {
+    if result.is_ok() && !actor.is_unclaimed() {
         release(&node, &live.id, &actor.held).await;
     }
     let exit_reason = result.err();
@@ -91,15 +92,27 @@ pub async fn release(node: &Node, id: &Scoped<ConversationId>, held: &Claim) {
 }
 
 impl Actor {
-    async fn live(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
+    /// Whether the actor has not claimed the conversation yet, of which it knows nothing then.
+    fn is_unclaimed(&self) -> bool {
+        self.held.epoch == Epoch::ZERO
+    }
+
+    async fn revive(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
         self.load(dead).await?;
         if let Some(history) = self.node.crash_histories.borrow_mut().get_mut(&self.live.id) {
             history.record_start();
         }
         self.delete_if_unawaited().await?;
-        self.dormant = self.node.draining.get();
         if self.state.exists() && !self.dormant {
             self.act(Action::Revive).await?;
+        }
+        Ok(())
+    }
+
+    async fn live(&mut self, origin: Origin) -> Result<(), ExitReason> {
+        self.dormant = self.node.draining.get();
+        if origin != Origin::New {
+            self.revive(origin.dead_holder().cloned()).await?;
         }
         loop {
             let Some(message) = self.next().await else { return Ok(()) };
@@ -107,6 +120,9 @@ impl Actor {
                 return Err(StoreError::Fenced.into());
             }
             match message {
+                Msg::Deliver(delivery) if self.is_unclaimed() => {
+                    self.deliver_first(delivery).await?
+                }
                 Msg::Deliver(delivery) => self.deliver(delivery).await?,
                 Msg::Report(activity, result) => {
                     if self.live.activities.borrow_mut().remove(&activity).is_some() {
@@ -292,8 +308,14 @@ impl Actor {
             }
             commit.resets_deaths = self.progress_check.is_progress(&commit.events);
             let (cached, is_progress) = (commit.state.is_some(), commit.resets_deaths);
-            let append = self.node.store.append(&self.live.id, &self.held, commit);
-            self.node.ask(DEADLINE, append).await?;
+            let (store, id) = (&self.node.store, &self.live.id);
+            if self.is_unclaimed() {
+                let claimed = store.claim_and_append(id, &self.held.holder, commit);
+                self.held = self.node.ask(DEADLINE, claimed).await?;
+                *self.live.held.borrow_mut() = Some(self.held.clone());
+            } else {
+                self.node.ask(DEADLINE, store.append(id, &self.held, commit)).await?;
+            }
             if cached {
                 self.cached_seq = next.seq;
             }

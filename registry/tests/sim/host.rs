@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use abide_actors::conversation::ExitReason;
+use abide_actors::conversation::{ExitReason, Origin};
 use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::{Activity, ConversationId, Scoped};
 use abide_registry::host::{CrashHistory, RestartDelay};
@@ -21,8 +21,8 @@ use crate::tasks::READ;
 pub type ReplyTo = OneShot<Option<Rc<Live>>>;
 
 pub enum HostMsg {
-    /// Starts an actor unless one is live, in place of a dead holder if there is one.
-    Ensure(Scoped<ConversationId>, Option<Holder>, ReplyTo),
+    /// Starts an actor unless one is live.
+    Ensure(Scoped<ConversationId>, Origin, ReplyTo),
     Restart(Scoped<ConversationId>),
     /// Lets a conversation out of quarantine.
     Retry(Scoped<ConversationId>),
@@ -92,7 +92,7 @@ impl Node {
 
     fn handle(self: &Rc<Self>, message: HostMsg) {
         match message {
-            HostMsg::Ensure(id, replacing, reply) => self.ensure(id, replacing, Some(reply)),
+            HostMsg::Ensure(id, origin, reply) => self.ensure(id, origin, Some(reply)),
             HostMsg::Restart(id) => self.restart(id),
             HostMsg::Retry(id) => {
                 self.crash_histories.borrow_mut().remove(&id);
@@ -138,12 +138,7 @@ impl Node {
         });
     }
 
-    fn ensure(
-        self: &Rc<Self>,
-        id: Scoped<ConversationId>,
-        replacing: Option<Holder>,
-        reply: Option<ReplyTo>,
-    ) {
+    fn ensure(self: &Rc<Self>, id: Scoped<ConversationId>, origin: Origin, reply: Option<ReplyTo>) {
         let live = self.table.borrow().get(&id).cloned();
         let quarantined = self.is_quarantined(&id);
         let pause = self.crash_histories.borrow().get(&id).and_then(|history| history.delay);
@@ -155,7 +150,7 @@ impl Node {
                 return;
             }
             (None, Some(RestartDelay::AfterRefusal)) => None,
-            (None, None) => Some(self.start(id, replacing)),
+            (None, None) => Some(self.start(id, origin)),
         };
         if let Some(reply) = reply {
             reply.send(ensured);
@@ -180,11 +175,11 @@ impl Node {
         }
     }
 
-    fn start(self: &Rc<Self>, id: Scoped<ConversationId>, replacing: Option<Holder>) -> Rc<Live> {
+    fn start(self: &Rc<Self>, id: Scoped<ConversationId>, origin: Origin) -> Rc<Live> {
         let live = Rc::new(Live {
             id: id.clone(),
             number: self.world.number(),
-            replacing: replacing.clone(),
+            replacing: origin.dead_holder().cloned(),
             mailbox: RefCell::default(),
             mailbox_changed: Notifier::new(&self.world.exec),
             ending: Cell::default(),
@@ -193,7 +188,7 @@ impl Node {
             held: RefCell::default(),
         });
         self.table.borrow_mut().insert(id, live.clone());
-        live.task.set(self.spawn(actor::run(self.clone(), live.clone(), replacing)));
+        live.task.set(self.spawn(actor::run(self.clone(), live.clone(), origin)));
         live
     }
 
@@ -201,9 +196,9 @@ impl Node {
         let replacing =
             self.crash_histories.borrow_mut().get_mut(&id).and_then(CrashHistory::end_delay);
         let waiting = self.waiting.borrow_mut().remove(&id).unwrap_or_default();
-        self.ensure(id.clone(), replacing, None);
+        self.ensure(id.clone(), replacing.into(), None);
         for reply in waiting {
-            self.ensure(id.clone(), None, Some(reply));
+            self.ensure(id.clone(), Origin::Journal, Some(reply));
         }
     }
 

@@ -186,6 +186,11 @@ fn a_claim_that_takes_from_the_living_is_noticed() {
 }
 
 #[test]
+fn a_first_commit_that_claims_what_is_there_is_noticed() {
+    is_noticed(Mutation::FirstCommitClaimsAny);
+}
+
+#[test]
 fn a_member_table_that_declares_the_living_dead_is_noticed() {
     is_noticed(Mutation::DeclaresLivingDead);
 }

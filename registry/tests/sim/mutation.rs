@@ -59,6 +59,8 @@ pub enum Mutation {
     SettlesBeforeTelling,
     /// The message of a tick has no idempotency key.
     TicksHaveNoKey,
+    /// A first commit claims a conversation that is there.
+    FirstCommitClaimsAny,
     /// Anybody may rewrite a journal.
     RewriteNeedsNoClaim,
     /// An import that is published lacks the events that were aside.
@@ -92,6 +94,7 @@ impl Mutation {
             Mutation::CountsTwice => "the usage differs from the journals",
             Mutation::ForgetsQueues => "and none waits",
             Mutation::SettlesBeforeTelling => "was never told",
+            Mutation::FirstCommitClaimsAny => "writes after",
             Mutation::RewriteNeedsNoClaim => "rewrites under the claim",
             Mutation::PublishesTheEndAlone => "stands at index",
             Mutation::RolloutNeverEnds => "is chosen, which",
@@ -135,6 +138,9 @@ impl Mutation {
             Mutation::FullRefusesDelete => &[("delete", "#!lua flags=allow-oom", "#!lua")],
             Mutation::ForgetsDeaths => {
                 &[("claim_and_load", "redis.call('HINCRBY', KEYS[1], 'deaths', 1)", "0")]
+            }
+            Mutation::FirstCommitClaimsAny => {
+                &[("append", "if row[1] or row[3] then return 'CONFLICT' end", "")]
             }
             Mutation::RewriteNeedsNoClaim => &[
                 ("rewrite", "if not holds(row) then return 'FENCED' end", ""),
@@ -182,6 +188,7 @@ fn every_piece_is_in_its_script() {
         Mutation::FullRefusesDelete,
         Mutation::ForgetsDeaths,
         Mutation::CountsTwice,
+        Mutation::FirstCommitClaimsAny,
         Mutation::RewriteNeedsNoClaim,
         Mutation::PublishesTheEndAlone,
         Mutation::RolloutNeverEnds,

@@ -176,17 +176,8 @@ impl Observer {
 
     /// A conversation's hash was set: a claim sets the holder.
     fn claimed(&mut self, id: &str, words: &[Vec<u8>]) {
-        let field = |name: &str| {
-            let mut pairs = words[2..].chunks_exact(2);
-            pairs.find(|pair| text(&pair[0]) == name).map(|pair| text(&pair[1]).to_owned())
-        };
-        let [Some(node), Some(incarnation), Some(epoch)] =
-            ["node", "incarnation", "epoch"].map(field)
-        else {
-            return;
-        };
-        let (id, holder) = (conversation(id), holder(&node, &incarnation));
-        let claim = Claim { holder, epoch: Epoch::new(epoch.parse().unwrap()) };
+        let Some(claim) = claim_set_by(words) else { return };
+        let id = conversation(id);
         self.claims += 1;
         self.fold_into_trace(&[id.as_str(), &claim.holder.to_string()], claim.epoch.get());
         let highest = self.epochs.insert(id.clone(), claim.epoch).unwrap_or_default();
@@ -218,9 +209,14 @@ impl Observer {
     /// Checks what must hold for every write: who wrote it, and that it closes nothing twice.
     fn written_to(&mut self, id: &str, events: &[Vec<u8>], transaction: &Transaction) {
         let Some(call) = &transaction.call else { return };
-        let (id, args) = (conversation(id), |at| call.arg(at).to_owned());
+        let id = conversation(id);
         let epoch = Epoch::new(call.arg(2).parse().unwrap());
-        let held = Claim { holder: holder(&args(0), &args(1)), epoch };
+        let mut held = Claim { holder: holder(call.arg(0), call.arg(1)), epoch };
+        if epoch == Epoch::ZERO {
+            // The first commit claims the conversation.
+            let claimed = transaction.effects.iter().find_map(|words| claim_set_by(words));
+            held = claimed.unwrap_or(held);
+        }
         let events =
             events.iter().map(|json| abide_conversation::from_json::<Event>(json).unwrap());
         let events: Vec<_> = events.collect();
@@ -274,6 +270,20 @@ fn completes(data: &EventData) -> bool {
             | EventData::ParentNotified(_)
             | EventData::DecisionPublished(_)
     )
+}
+
+/// The claim that a command sets which sets fields of a conversation.
+fn claim_set_by(words: &[Vec<u8>]) -> Option<Claim> {
+    let field = |name: &str| {
+        let mut pairs = words.get(2..)?.chunks_exact(2);
+        pairs.find(|pair| pair[0] == name.as_bytes()).map(|pair| text(&pair[1]).to_owned())
+    };
+    let [Some(node), Some(incarnation), Some(epoch)] = ["node", "incarnation", "epoch"].map(field)
+    else {
+        return None;
+    };
+    let epoch = Epoch::new(epoch.parse().unwrap());
+    Some(Claim { holder: holder(&node, &incarnation), epoch })
 }
 
 fn holder(node: &str, incarnation: &str) -> Holder {

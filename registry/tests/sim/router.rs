@@ -4,10 +4,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use abide_actors::conversation::Origin;
 use abide_actors::journal::Holder;
 use abide_conversation::{ConversationId, Rejection, Scoped};
 use abide_registry::membership::Member;
 use abide_registry::placement::{Decision, PlacementRules, locate};
+use abide_registry::store::Occupancy;
 
 use crate::actor::{Ask, Delivery, Msg, Outcome, Request};
 use crate::executor::OneShot;
@@ -162,16 +164,18 @@ impl Node {
         loop {
             let seen = self.views.count();
             let view = self.seen();
-            let holding = self.ask(READ, self.store.current_claim(id)).await;
-            let Ok(holding) = holding else {
+            let occupancy = self.ask(READ, self.store.occupancy(id)).await;
+            let Ok(occupancy) = occupancy else {
                 return Err(Outcome::Unavailable("the store is away"));
             };
-            let holder = holding.map(|held| held.holder);
+            let is_new = occupancy == Occupancy::New;
+            let holder = occupancy.claim().map(|held| held.holder);
             let (policy, draining) = (self.world.policy, self.draining.get());
             let rules = PlacementRules { policy, only_here: here, draining };
             match locate(id, holder.as_ref(), confirmed_dead.as_ref(), &view, rules) {
                 Decision::StartHere { replacing } => {
-                    return self.start_here(id, replacing).await.map(Some);
+                    let origin = if is_new { Origin::New } else { replacing.into() };
+                    return self.start_here(id, origin).await.map(Some);
                 }
                 Decision::HeldBy(member) => {
                     self.cache.borrow_mut().insert(id.clone(), member.holder.clone());
@@ -205,10 +209,10 @@ impl Node {
     async fn start_here(
         self: &Rc<Self>,
         id: &Scoped<ConversationId>,
-        over: Option<Holder>,
+        origin: Origin,
     ) -> Result<Place, Failed> {
         let reply = OneShot::new(&self.world.exec);
-        self.cast(HostMsg::Ensure(id.clone(), over, reply.clone()));
+        self.cast(HostMsg::Ensure(id.clone(), origin, reply.clone()));
         let ensured = self.world.exec.within(self.ms(DEADLINE), reply.wait()).await;
         let live = ensured.flatten().ok_or(Outcome::Unavailable("the store was away"))?;
         Ok(Place::Here(live))

@@ -17,11 +17,12 @@ const fn point(name: &'static str, meaning: &'static str) -> Point {
 
 const HGET_A: Point = point("HGET a", "a response that is stored for the request's key");
 const HMGET_C: Point = point("HMGET c", "who holds the conversation, and whether it exists");
-const CLAIM_AND_LOAD: Point = point("claim_and_load", "the claim, with the state and the journal");
 const HMGET_NEWEST: Point = point("HMGET newest", "the agent's newest revision, and its rollout");
 const HGET_REVISIONS: Point = point("HGET revisions", "the agent's definition");
-const APPEND_MESSAGE: Point =
-    point("append: created, user_msg, turn_started", "the message, which begins the turn");
+const APPEND_MESSAGE: Point = point(
+    "append: created, user_msg, turn_started",
+    "the claim, with the message that begins the turn",
+);
 const HOOK: Point = point("hook", "the answer of the `pre` hook");
 const MODEL: Point = point("model", "the first step of the model");
 const HVALS_DECISIONS: Point = point("HVALS decisions", "the agent's remembered decisions");
@@ -30,9 +31,8 @@ const APPEND_STEP: Point = point(
     "the step: one call waits for an approval, the other for the child",
 );
 const CHILDS_HMGET_C: Point = point("child's HMGET c", "who holds the child");
-const CHILDS_CLAIM_AND_LOAD: Point = point("child's claim_and_load", "the child's claim");
 const APPEND_CHILD: Point =
-    point("child's append: created, user_msg, turn_started", "the child, with its message");
+    point("child's append: created, user_msg, turn_started", "the child's claim, with its message");
 const APPEND_CHILD_STARTED: Point =
     point("append: child_started", "the parent's note that the child has begun");
 const APPEND_CHILDS_TURN: Point =
@@ -64,10 +64,9 @@ const APPEND_FORK: Point = point("fork's append: created", "the fork, still with
 const APPEND_COPY: Point = point("fork's append: user_msg … forked", "the copied events");
 
 /// Every await point of the turn, in its order.
-pub static POINTS: [Point; 34] = [
+pub static POINTS: [Point; 32] = [
     HGET_A,
     HMGET_C,
-    CLAIM_AND_LOAD,
     HMGET_NEWEST,
     HGET_REVISIONS,
     APPEND_MESSAGE,
@@ -76,7 +75,6 @@ pub static POINTS: [Point; 34] = [
     HVALS_DECISIONS,
     APPEND_STEP,
     CHILDS_HMGET_C,
-    CHILDS_CLAIM_AND_LOAD,
     APPEND_CHILD,
     LOAD,
     APPEND_CHILD_STARTED,

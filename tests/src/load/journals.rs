@@ -109,16 +109,19 @@ async fn write(
 }
 
 impl Driver {
-    /// Claims a new conversation, and appends the commits of its turn.
+    /// Appends the commits of a turn to a new conversation, which the first claims.
     async fn write_turn(
         &self,
         id: &Scoped<ConversationId>,
         took: &mut Vec<Duration>,
     ) -> Result<(), StoreError> {
-        let claim = self.store.claim_and_load(id, &self.me, None).await?.claim;
-        for commit in self.commits.iter() {
+        let mut claim = None;
+        for commit in self.commits.iter().cloned() {
             let started = Instant::now();
-            self.store.append(id, &claim, commit.clone()).await?;
+            match &claim {
+                Some(claim) => self.store.append(id, claim, commit).await?,
+                None => claim = Some(self.store.claim_and_append(id, &self.me, commit).await?),
+            }
             took.push(started.elapsed());
         }
         Ok(())

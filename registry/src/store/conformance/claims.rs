@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use abide_actors::identity::{Epoch, Incarnation};
-use abide_actors::journal::{Claim, ClaimedConversation, Commit, Holder, StoreError};
+use abide_actors::journal::{
+    Claim, ClaimedConversation, Commit, Holder, ResponseScope, StoreError,
+};
 use tokio::task::JoinSet;
 
-use super::super::Store;
+use super::super::{Occupancy, Store};
 use super::fixtures::*;
 
 pub(in super::super) async fn one_of_many_claimants_wins_and_all_learn_which(
@@ -88,6 +90,62 @@ pub(in super::super) async fn claim_and_load_returns_the_journal_only_to_the_hol
     store.append(&id("a"), &again.claim, woken).await.unwrap();
     let again = store.claim_and_load(&id("a"), &other, None).await.unwrap();
     assert_eq!(again.alarm, Some(at(60)));
+}
+
+pub(in super::super) async fn the_first_commit_of_what_is_new_claims_it(store: Arc<dyn Store>) {
+    let (me, other) = (holder("n"), holder("m"));
+    assert_eq!(store.occupancy(&id("a")).await, Ok(Occupancy::New));
+    let held = store.claim_and_append(&id("a"), &me, working_commit(1)).await.unwrap();
+    assert!(held.holder == me && held.epoch > Epoch::ZERO, "{held:?}");
+    assert_eq!(store.occupancy(&id("a")).await, Ok(Occupancy::Held(held.clone())));
+    store.append(&id("a"), &held, commit(2, 3)).await.unwrap();
+    let stored = store.load(&id("a")).await.unwrap().unwrap();
+    assert_eq!(stored.events.len(), 3);
+    // The end of that holder is a death, as of any other.
+    let next = store.claim_and_load(&id("a"), &other, Some(&me)).await.unwrap();
+    assert!(next.claim.epoch > held.epoch, "{next:?}");
+}
+
+pub(in super::super) async fn a_first_commit_claims_nothing_that_is_held_or_exists(
+    store: Arc<dyn Store>,
+) {
+    let (me, other) = (holder("n"), holder("m"));
+    let claim_by = async |me: &Holder| store.claim_and_append(&id("a"), me, commit(1, 2)).await;
+    let held = claim_conversation(&*store, "a").await;
+    assert_eq!(held.holder, me);
+    assert_eq!(claim_by(&other).await, Err(StoreError::Conflict));
+    assert_eq!(claim_by(&me).await, Err(StoreError::Conflict), "another actor of the same node");
+    assert_eq!(store.load(&id("a")).await, Ok(None));
+    store.append(&id("a"), &held, commit(1, 3)).await.unwrap();
+    assert_eq!(claim_by(&me).await, Err(StoreError::Conflict));
+    store.release(&id("a"), &held).await.unwrap();
+    assert_eq!(store.occupancy(&id("a")).await, Ok(Occupancy::Unheld));
+    assert_eq!(claim_by(&me).await, Err(StoreError::Conflict));
+    assert_eq!(store.current_claim(&id("a")).await, Ok(None));
+    assert_eq!(store.load(&id("a")).await.unwrap().unwrap().events, *commit(1, 3).events);
+    let late = store.claim_and_append(&id("b"), &me, commit(2, 3)).await;
+    assert_eq!(late, Err(StoreError::Conflict), "it is no first commit");
+    assert_eq!(store.occupancy(&id("b")).await, Ok(Occupancy::New));
+}
+
+pub(in super::super) async fn a_first_commit_after_a_deletion_has_a_later_epoch(
+    store: Arc<dyn Store>,
+) {
+    let me = holder("n");
+    let first = store.claim_and_append(&id("a"), &me, commit(1, 2)).await.unwrap();
+    store.delete(&id("a"), &first, None, Vec::new()).await.unwrap();
+    let second = store.claim_and_append(&id("a"), &me, commit(1, 1)).await.unwrap();
+    assert!(second.epoch > first.epoch, "{first:?} {second:?}");
+    assert_eq!(store.append(&id("a"), &first, commit(2, 2)).await, Err(StoreError::Fenced));
+    assert_eq!(store.load(&id("a")).await.unwrap().unwrap().events.len(), 1);
+}
+
+pub(in super::super) async fn a_first_commit_keeps_its_responses(store: Arc<dyn Store>) {
+    let first = Commit { responses: vec![response("key:1", "one", 60)], ..commit(1, 2) };
+    store.claim_and_append(&id("a"), &holder("n"), first).await.unwrap();
+    let scope = ResponseScope::Conversation(id("a"));
+    let stored = store.stored_response(&scope, "key:1", at(0)).await;
+    assert_eq!(stored, Ok(Some(response("key:1", "one", 60))));
 }
 
 /// A commit of one event, after which the conversation is at work.

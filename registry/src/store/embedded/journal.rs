@@ -8,7 +8,7 @@ use abide_actors::notices::OwedNotice;
 use abide_conversation::{ConversationId, Event, Scoped, Seq, Timestamp};
 use async_trait::async_trait;
 
-use super::super::sealing;
+use super::super::{Occupancy, Store, commit_rules, sealing};
 use super::encode::Append;
 use super::encryption::{self, Snapshot};
 use super::erasures::EncodedRewrite;
@@ -141,6 +141,20 @@ impl Journal for Embedded {
         })?;
         let stored = self.load(id).await?;
         Ok(ClaimedConversation { claim, deaths, alarm, stored })
+    }
+
+    async fn claim_and_append(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+        commit: Commit,
+    ) -> Result<Claim, StoreError> {
+        let is_first = commit_rules::follows(&commit, None);
+        if !is_first || self.occupancy(id).await? != Occupancy::New {
+            return Err(StoreError::Conflict);
+        }
+        let (claim, _) = self.claim_over(id, me, None).await?;
+        self.append(id, &claim, commit).await.map(|()| claim)
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {

@@ -15,6 +15,7 @@ use abide_conversation::{
     Tenant, Timestamp,
 };
 
+use super::super::Occupancy;
 use super::super::blob_names::Naming;
 use super::super::claims::Claims;
 use super::super::commit_rules;
@@ -107,6 +108,10 @@ impl Tables {
     ) -> Claim {
         let stored_epoch = self.conversations.get(id).map_or(Epoch::ZERO, |known| known.epoch);
         self.claims.claim(id, me, dead, stored_epoch)
+    }
+
+    pub(super) fn occupancy(&self, id: &Scoped<ConversationId>) -> Occupancy {
+        Occupancy::new(self.claims.present(id).cloned(), self.conversations.contains_key(id))
     }
 
     pub(super) fn load(&self, id: &Scoped<ConversationId>) -> Option<StoredConversation> {

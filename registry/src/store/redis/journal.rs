@@ -6,6 +6,7 @@ mod commit_writes;
 pub(super) mod pages;
 mod staging;
 
+use abide_actors::blobs::blobs_of_commit;
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, Journal, ResponseScope,
     Rewrite, StoreError, StoredConversation, StoredResponse,
@@ -15,7 +16,7 @@ use abide_conversation::{ConversationId, Event, Scoped, Seq, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
-use super::super::{commit_rules, sealing};
+use super::super::{Occupancy, Store, commit_rules, sealing};
 use super::Redis;
 use super::command::keys;
 use super::connection::execute::Guarantee;
@@ -100,6 +101,29 @@ impl Journal for Redis {
         }
         let stored = self.read_all(id, row).await?;
         Ok(ClaimedConversation { claim, deaths, alarm, stored })
+    }
+
+    async fn claim_and_append(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+        commit: Commit,
+    ) -> Result<Claim, StoreError> {
+        if !commit_rules::follows(&commit, None) {
+            return Err(StoreError::Conflict);
+        }
+        if blobs_of_commit(&commit)?.is_empty() {
+            return self.claim_and_append_by_script(id, me, &commit).await;
+        }
+        // The names of blobs are written before the commit, under the claim.
+        if self.occupancy(id).await? != Occupancy::New {
+            return Err(StoreError::Conflict);
+        }
+        let claimed = self.claim_and_load(id, me, None).await?;
+        if claimed.claim.holder != *me || claimed.stored.is_some() {
+            return Err(StoreError::Conflict);
+        }
+        self.append(id, &claimed.claim, commit).await.map(|()| claimed.claim)
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {

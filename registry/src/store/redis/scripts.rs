@@ -44,9 +44,11 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/no_parts" "append";
-    APPEND_WITH_PARTS = "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/responses" "lib/notices" "lib/parts" "append";
-    PUBLISH = "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/responses" "lib/notices" "lib/parts" "lib/publish" "append";
+    APPEND = "lib/sections" "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/no_parts" "append";
+    APPEND_WITH_PARTS = "lib/sections" "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/responses" "lib/notices" "lib/parts" "append";
+    PUBLISH = "lib/sections" "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/responses" "lib/notices" "lib/parts" "lib/publish" "append";
+    CLAIM_AND_APPEND = "lib/sections" "lib/first" "lib/each" "lib/usage" "lib/no_parts" "append";
+    CLAIM_AND_APPEND_WITH_PARTS = "lib/sections" "lib/first" "lib/each" "lib/usage" "lib/responses" "lib/notices" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "lib/floor" "release";

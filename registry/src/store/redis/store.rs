@@ -16,8 +16,8 @@ use redis::{Cmd, Value, cmd};
 use super::super::paging::{self, InboxKey};
 use super::super::sealing::{self, Label};
 use super::super::{
-    KeyChange, KeyList, ListError, Page, Rewrapped, ScopedKeyId, Store, StoredAgent, SummaryFilter,
-    SuspensionCount,
+    KeyChange, KeyList, ListError, Occupancy, Page, Rewrapped, ScopedKeyId, Store, StoredAgent,
+    SummaryFilter, SuspensionCount,
 };
 use super::Redis;
 use super::audit::operations::NextEntries;
@@ -42,7 +42,11 @@ impl Store for Redis {
         &self,
         id: &Scoped<ConversationId>,
     ) -> Result<Option<Claim>, StoreError> {
-        decode::claim(id, self.query_row(decode::query_claim(id)).await?)
+        Ok(self.occupancy(id).await?.claim())
+    }
+
+    async fn occupancy(&self, id: &Scoped<ConversationId>) -> Result<Occupancy, StoreError> {
+        decode::occupancy(id, self.query_row(decode::query_occupancy(id)).await?)
     }
 
     async fn conversations(
@@ -155,10 +159,10 @@ impl Store for Redis {
         let after = after.map(|id| id.as_str().to_owned());
         let mut pager = Pager::new("active".to_owned(), partitions.iter(), after, limit);
         while let Some(rows) = pager.rows(self).await? {
-            let holdings = self.query_all(queries_for(&rows, decode::query_claim)?).await?;
+            let holdings = self.query_all(queries_for(&rows, decode::query_occupancy)?).await?;
             for (row, holding) in rows.into_iter().zip(holdings) {
                 let id = decode::id(&row.member)?;
-                let holding = decode::claim(&id, holding)?;
+                let holding = decode::occupancy(&id, holding)?.claim();
                 pager.take(row, Some((id, holding)));
             }
         }

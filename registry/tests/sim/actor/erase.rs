@@ -50,6 +50,10 @@ impl Actor {
             }
             state = replay(state, &page);
         }
+        if state.seq != self.state.seq {
+            let reason = "the journal was read from a server that is behind".to_owned();
+            return Err(StoreError::Unavailable(reason));
+        }
         Ok((state, is_named))
     }
 

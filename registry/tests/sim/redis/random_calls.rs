@@ -195,6 +195,9 @@ async fn call_conversation(store: &dyn Store, choice: &Choice) -> String {
         3 => outcome(store.claim_and_load(id, me, Some(&held.holder)).await),
         4 => outcome(store.release(id, held).await),
         5..=14 => match commit {
+            Some(commit) if number % 4 == 0 => {
+                outcome(store.claim_and_append(id, me, commit.clone()).await)
+            }
             Some(commit) => outcome(store.append(id, held, commit.clone()).await),
             None => String::new(),
         },

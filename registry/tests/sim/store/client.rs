@@ -13,8 +13,8 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, Scoped, Seq, Timestamp};
 use abide_registry::membership::{Member, Membership, MembershipStatus};
 use abide_registry::partition::{Partition, PartitionSet};
-use abide_registry::store::Store as _;
 use abide_registry::store::redis::{Durability, Redis};
+use abide_registry::store::{Occupancy, Store as _};
 
 use super::{ALL, HeldConversation, Written, durability};
 use crate::executor::ProcessId;
@@ -178,16 +178,45 @@ impl Client {
         } else {
             self.redis.append(id, held, commit).await
         };
-        let Some(world) = self.world.upgrade() else { return outcome };
-        match (&outcome, last) {
-            (Ok(()), Some(last)) => {
+        self.check_append(id, last, &outcome);
+        outcome
+    }
+
+    /// Claims by a first commit, and checks what is acknowledged as for any other.
+    pub async fn claim_and_append(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+        mut commit: Commit,
+    ) -> Result<Claim, StoreError> {
+        let last = commit.events.last().map(|event| event.seq);
+        if self.breaks(Mutation::NoActiveMark) {
+            commit.summary.active = false;
+        }
+        if let Some(world) = self.world.upgrade() {
+            world.store.use_partition(Partition::from(id));
+            world.store.count("conversations claimed by their first commit");
+        }
+        let outcome = self.redis.claim_and_append(id, me, commit).await;
+        self.check_append(id, last, &outcome);
+        outcome
+    }
+
+    fn check_append<T>(
+        &self,
+        id: &Scoped<ConversationId>,
+        last: Option<Seq>,
+        outcome: &Result<T, StoreError>,
+    ) {
+        let Some(world) = self.world.upgrade() else { return };
+        match (outcome, last) {
+            (Ok(_), Some(last)) => {
                 let durable = world.store.is_durable(id, Written::Event(last), world.exec.now());
                 world.store.check_acknowledged(id, &format!("event {last}"), durable);
             }
             (Err(StoreError::Fenced), _) => world.store.fenced.set(world.store.fenced.get() + 1),
-            (Ok(()) | Err(_), _) => {}
+            (Ok(_) | Err(_), _) => {}
         }
-        outcome
     }
 
     /// Appends without any check, as a node would that bypasses the actor.
@@ -225,11 +254,8 @@ impl Client {
         Ok(stored.and_then(|stored| stored.body.as_u64().map(Seq::new)))
     }
 
-    pub async fn current_claim(
-        &self,
-        id: &Scoped<ConversationId>,
-    ) -> Result<Option<Claim>, StoreError> {
-        self.redis.current_claim(id).await
+    pub async fn occupancy(&self, id: &Scoped<ConversationId>) -> Result<Occupancy, StoreError> {
+        self.redis.occupancy(id).await
     }
 
     pub async fn exists(&self, id: &Scoped<ConversationId>) -> Result<bool, StoreError> {

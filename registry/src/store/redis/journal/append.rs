@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use abide_actors::blobs::blobs_of_commit;
-use abide_actors::journal::{Claim, Commit, ResponseScope, StoreError, StoredResponse};
+use abide_actors::identity::Epoch;
+use abide_actors::journal::{Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse};
 use abide_conversation::{ConversationId, Scoped, Seq, Timestamp};
 
 use super::super::super::StagedJournal;
@@ -17,7 +18,9 @@ use super::super::command::error::refused;
 use super::super::command::keys::{self, Key, Tag};
 use super::super::command::script::ScriptCall;
 use super::super::rows::indexed_row::IndexedRow;
-use super::super::scripts::{APPEND, APPEND_WITH_PARTS, PUBLISH, outcome};
+use super::super::scripts::{
+    APPEND, APPEND_WITH_PARTS, CLAIM_AND_APPEND, CLAIM_AND_APPEND_WITH_PARTS, PUBLISH, outcome,
+};
 use super::commit_writes::CommitWrites;
 
 const SECONDS_OF_DAY: i64 = 86_400;
@@ -58,6 +61,32 @@ impl Redis {
         self.rows.learn(id, held.epoch, done?);
         metrics::counter!("abide_store_commits_total").increment(1);
         Ok(())
+    }
+
+    /// Claims a conversation that is new by its first commit, which names no blobs.
+    pub(super) async fn claim_and_append_by_script(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+        commit: &Commit,
+    ) -> Result<Claim, StoreError> {
+        let unclaimed = Claim { holder: me.clone(), epoch: Epoch::ZERO };
+        let append = self.prepare_append(id, &unclaimed, commit, None).await?;
+        let nothing = IndexedRow::default();
+        let mut writes = CommitWrites::new(id, append.keys(), &nothing);
+        writes.claim(me);
+        append.write_to(&mut writes, self.sealer.as_deref())?;
+        let answer = self.call_durably::<String>(append.call(&writes)?).await;
+        let claimed = answer.and_then(|answer| match answer.parse() {
+            Ok(epoch) => Ok(Claim { epoch: Epoch::new(epoch), ..unclaimed.clone() }),
+            Err(_) => Err(outcome(&answer).err().unwrap_or_else(|| refused(answer))),
+        });
+        let held = claimed.as_ref().unwrap_or(&unclaimed);
+        self.committed(held, append.key.as_ref(), claimed.is_ok());
+        let claim = claimed?;
+        self.rows.learn(id, claim.epoch, writes.into_row());
+        metrics::counter!("abide_store_commits_total").increment(1);
+        Ok(claim)
     }
 
     async fn prepare_append<'a>(
@@ -102,9 +131,7 @@ impl Redis {
                 self.indexed_row(id, held, *before).await?
             };
             let mut writes = CommitWrites::new(id, append.keys(), &known);
-            let sealer = self.sealer.as_deref();
-            writes.add(append.commit, *is_new, sealer, append.key.as_ref())?;
-            writes.set("nonce", &append.nonce);
+            append.write_to(&mut writes, self.sealer.as_deref())?;
             let answer = self.call_durably::<String>(append.call(&writes)?).await?;
             if answer != "RELISTED" {
                 return outcome(&answer).map(|()| writes.into_row());
@@ -132,18 +159,33 @@ impl Append<'_> {
         keys
     }
 
+    /// Adds all that stands beside the journal.
+    fn write_to(
+        &self,
+        writes: &mut CommitWrites<'_>,
+        sealer: Option<&Sealer>,
+    ) -> Result<(), StoreError> {
+        writes.add(self.commit, self.is_new, sealer, self.key.as_ref())?;
+        writes.set("nonce", &self.nonce);
+        Ok(())
+    }
+
     fn call(&self, writes: &CommitWrites<'_>) -> Result<ScriptCall, StoreError> {
         let (tag, prefix) = (Tag::of(self.id), self.id.prefix());
-        let script = match (&self.staged, self.has_parts()) {
-            (Some(_), _) => &PUBLISH,
-            (None, true) => &APPEND_WITH_PARTS,
-            (None, false) => &APPEND,
+        let claims = self.held.epoch == Epoch::ZERO;
+        let script = match (&self.staged, claims, self.has_parts()) {
+            (Some(_), _, _) => &PUBLISH,
+            (None, true, true) => &CLAIM_AND_APPEND_WITH_PARTS,
+            (None, true, false) => &CLAIM_AND_APPEND,
+            (None, false, true) => &APPEND_WITH_PARTS,
+            (None, false, false) => &APPEND,
         };
         // What was read elsewhere adds no usage, and so the script expects either of these last.
         let day = self.usage.as_ref().map(|entry| usage::name_of(entry.day));
         let usage = day.iter().map(|day| tag.listing(prefix, day));
         let staged = self.staged.iter().map(|staged| tag.own(super::staging::STAGED, staged));
-        let last_keys: Vec<Key<'_>> = usage.chain(staged).collect();
+        let floor = claims.then(|| tag.common("floor"));
+        let last_keys: Vec<Key<'_>> = floor.into_iter().chain(usage).chain(staged).collect();
         let before = if self.is_new { Seq::ZERO } else { self.before };
         let fence = (self.held, &*self.nonce, before);
         let json = self.commit.event_json()?;

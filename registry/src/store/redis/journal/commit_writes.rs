@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use abide_actors::journal::{Claim, ClosedSuspension, Commit, InboxEntry, Relisting, StoreError};
+use abide_actors::journal::{
+    Claim, ClosedSuspension, Commit, Holder, InboxEntry, Relisting, StoreError,
+};
 use abide_conversation::{ConversationId, Scoped, Seq};
 use redis::ToRedisArgs;
 
@@ -51,6 +53,13 @@ impl<'a> CommitWrites<'a> {
         let commands = Args::with_capacity(USUAL_WORDS, USUAL_BYTES);
         let relists = before.is_unknown();
         Self { id, keys, fields, commands, before, after: before.clone(), relists }
+    }
+
+    /// Writes that this holder has the claim. The script works out the epoch, which is the first field.
+    pub(super) fn claim(&mut self, me: &Holder) {
+        self.set("epoch", "");
+        self.set("node", me.node.as_str());
+        self.set("incarnation", me.incarnation.as_str());
     }
 
     /// Adds all that the commit writes but the journal, its responses, what it owes, and usage.

@@ -8,7 +8,7 @@
 --   key, the number of its arguments, and these; the parts; the usage: row, the row if there is no
 --   room, numbers, most rows, seconds that it is kept
 -- Returns DONE, FENCED, CONFLICT, or RELISTED if the entry is another one; DONE again when this very
---   commit was the last.
+--   commit was the last. A commit that claims returns the epoch in place of DONE.
 local at, day, sums, is_new_day = commands, KEYS[#KEYS]
 if ARGV[10] == 'u' then sums, is_new_day = sums_with(day, #ARGV - 4) end
 each('RPUSH', KEYS[2], 11, fields - 1)
@@ -20,4 +20,4 @@ while at < parts do
 end
 write_parts()
 if sums then count(day, sums, is_new_day, ARGV[#ARGV]) end
-return 'DONE'
+return outcome

@@ -9,6 +9,7 @@ use abide_conversation::{AgentName, ConversationId, Scoped, Seq, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
 
+use super::super::super::Occupancy;
 pub(in crate::store::redis) use super::super::super::sealing::parse;
 use super::super::super::sealing::{self, Label, Sealer};
 use super::super::command::error::refused;
@@ -37,9 +38,9 @@ pub(in crate::store::redis) fn inbox_label(id: &Scoped<ConversationId>) -> Label
     Label { kind: "inbox", owner: id.as_str(), part: "" }
 }
 
-/// The query for [`claim`].
-pub(in crate::store::redis) fn query_claim(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
-    query_fields(id, &["node", "incarnation", "epoch"])
+/// The query for [`occupancy`].
+pub(in crate::store::redis) fn query_occupancy(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
+    query_fields(id, &["node", "incarnation", "epoch", "seq"])
 }
 
 /// The query for [`indexed`].
@@ -156,19 +157,21 @@ fn open_content(
     }
 }
 
-pub(in crate::store::redis) fn claim(
+pub(in crate::store::redis) fn occupancy(
     id: &Scoped<ConversationId>,
     row: Value,
-) -> Result<Option<Claim>, StoreError> {
-    let row: (Text, Text, Option<u64>) = read(&key_name(id), row)?;
-    Ok(match row {
+) -> Result<Occupancy, StoreError> {
+    let (node, incarnation, epoch, seq): (Text, Text, Option<u64>, Option<u64>) =
+        read(&key_name(id), row)?;
+    let claim = match (node, incarnation, epoch) {
         (Some(node), Some(incarnation), Some(epoch)) => {
             let node = NodeName::new(node);
             let holder = Holder { node, incarnation: Incarnation::new(incarnation) };
             Some(Claim { holder, epoch: Epoch::new(epoch) })
         }
         _ => None,
-    })
+    };
+    Ok(Occupancy::new(claim, seq.is_some()))
 }
 
 /// What a conversation is indexed by; `None` if there is none.

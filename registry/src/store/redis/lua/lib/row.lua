@@ -10,7 +10,4 @@ if row[5] == nonce then
 end
 if (row[4] or '0') ~= ARGV[5] then return 'CONFLICT' end
 if ARGV[6] ~= '*' and ARGV[6] ~= (row[6] or '') then return 'RELISTED' end
--- fields, commands, parts: the indexes of the first arguments of each, after the events.
-local fields = 11 + ARGV[7]
-local commands = fields + ARGV[8]
-local parts = commands + ARGV[9]
+local outcome = 'DONE'
