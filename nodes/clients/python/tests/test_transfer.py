@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
@@ -112,7 +114,8 @@ class Exports(unittest.TestCase):
         ):
             truth = LyingServer(closed(WHOLE))
             self.assertEqual(export(LyingServer(failure), truth), WHOLE)
-        cutting, truth = LyingServer(closed(WHOLE[:99])), LyingServer(closed(WHOLE))
+        cutting = LyingServer(HEAD + b"content-length: 999\r\n\r\n" + WHOLE[:99])
+        truth = LyingServer(closed(WHOLE))
         with self.assertRaises(client.CutOffError):
             export(cutting, truth)
         self.assertEqual(truth.requests, [], "what was yielded is not yielded again")
@@ -245,8 +248,8 @@ class Imports(unittest.TestCase):
             connection.recv(65_536)
 
         for body, sent in (
-            (Pieces(count=9), 1),
-            (lambda: Pieces(count=9), 2),
+            (Pieces(WHOLE, 1), 1),
+            (lambda: Pieces(WHOLE, 1), 2),
             (WHOLE, 2),
             (io.BytesIO(WHOLE), 2),
         ):
@@ -257,7 +260,7 @@ class Imports(unittest.TestCase):
                     abide(server).import_conversation(body)
             else:
                 abide(server).import_conversation(body)
-                self.assertTrue(receiver.is_whole)
+                self.assertEqual(receiver.body, WHOLE)
             imports = [it for it in server.requests if it.startswith(b"POST")]
             keys = {line for it in imports for line in it.split(b"\r\n") if b"idempotency" in line.lower()}
             self.assertEqual((len(imports), len(keys)), (sent, 1), body)
@@ -277,11 +280,17 @@ class Imports(unittest.TestCase):
             yield WHOLE[:20]
             raise OSError("the disk is gone")
 
+        def broken() -> Iterator[bytes]:
+            yield WHOLE[:20]
+            raise httpx.ReadError("reset")
+
         cut = LyingServer(closed(WHOLE[:-9]))
         for body, error, text in (
             (failing, OSError, "the disk is gone"),
             (failing(), OSError, "the disk is gone"),
             (abide(cut).conversation("c").export(), client.CutOffError, "cut off"),
+            # As that of another client, whose connection breaks.
+            (broken, httpx.ReadError, "reset"),
             (iter(["text"]), TypeError, "^body: "),
         ):
             receiver = Receiver()
@@ -364,6 +373,15 @@ class States(unittest.TestCase):
                     action(key)
         with self.assertRaisesRegex(ValueError, "^value: "):
             state.put("a", None)
+
+
+class Blobs(unittest.TestCase):
+    def test_the_blobs_of_all_pages_are_yielded(self) -> None:
+        pages = [{"blobs": [{"id": "a", "seq": 1}], "cursor": 7}, {"blobs": [], "cursor": 9}, {"blobs": [{"id": "b", "seq": 9}]}]
+        server = LyingServer(*(answer(200, json.dumps(page)) for page in pages))
+        self.assertEqual([it["id"] for it in abide(server).conversation("c").blobs()], ["a", "b"])
+        queries = [it.split(b" ")[1].partition(b"?")[2] for it in server.requests]
+        self.assertEqual(queries, [b"conversation=c&after=%d&limit=1000" % it for it in (0, 7, 9)])
 
 
 if __name__ == "__main__":

@@ -124,6 +124,16 @@ export class Conversation {
     }
   }
 
+  /** Yields the blobs that the journal names, in its order; one that is named again may come again. */
+  async *blobs() {
+    for (let after = 0; after !== undefined; ) {
+      const params = { conversation: this.id, after, limit: 1_000 };
+      const page = await this.#transport.request("GET", "/v1/blobs", { params });
+      yield* page.blobs;
+      after = page.cursor ?? undefined;
+    }
+  }
+
   /** Cancels the running turn; false if there was none. */
   async cancel() {
     return (await this.#post(`${this.#path}/cancel`, {})).cancelled;

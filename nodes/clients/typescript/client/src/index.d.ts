@@ -220,6 +220,7 @@ export class Conversation {
   snapshot(): Promise<Snapshot>;
   messages(page?: { before?: string; limit?: number }): Promise<MessagePage>;
   journal(options?: { after?: number }): AsyncGenerator<JournalEvent, void, undefined>;
+  blobs(): AsyncGenerator<Schemas["NamedBlob"], void, undefined>;
   cancel(): Promise<boolean>;
   fork(options?: { at?: number; id?: string }): Promise<Conversation>;
   export(options?: { signal?: AbortSignal }): AsyncGenerator<Uint8Array, void, undefined>;

@@ -82,35 +82,33 @@ export class Source {
       watch.await(BODY_TIMEOUT_MS);
       if (isWhole(body)) return body;
       if (!sendsStreams()) throw new TypeError("body: this browser sends no streams: give a Blob");
-      this.#pieces = bytesOf(body);
+      const pieces = (this.#pieces = bytesOf(body));
+      const pull = (controller) => this.#pull(controller, pieces, watch);
+      return new ReadableStream({ pull }, { highWaterMark: 0 });
     } catch (error) {
       this.failure = error;
       throw error;
     }
-    return new ReadableStream({ pull: (controller) => this.#pull(controller, watch) }, { highWaterMark: 0 });
   }
 
   /** Hands on the next piece when the one before was sent. */
-  async #pull(controller, watch) {
+  async #pull(controller, pieces, watch) {
     this.#isBegun = true;
     // The pieces may take their time.
     watch.rest();
-    try {
-      const { value, done } = await this.#pieces.next();
-      watch.await(done ? ANSWER_TIMEOUT_MS : PIECE_TIMEOUT_MS);
-      if (done) controller.close();
-      else controller.enqueue(value);
-    } catch (error) {
+    const { value, done } = await pieces.next().catch((error) => {
       this.failure = error;
       throw error;
-    }
+    });
+    watch.await(done ? ANSWER_TIMEOUT_MS : PIECE_TIMEOUT_MS);
+    if (done) controller.close();
+    else controller.enqueue(value);
   }
 
   /** Ends the pieces of an attempt that is over. */
   close() {
     // It may wait for a piece that never comes.
     this.#pieces?.return().catch(() => {});
-    this.#pieces = undefined;
   }
 }
 

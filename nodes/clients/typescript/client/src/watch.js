@@ -9,9 +9,10 @@ export class Watch {
     this.signal = signal ? AbortSignal.any([signal, this.#over.signal]) : this.#over.signal;
   }
 
-  /** Gives the node this many ms from now on. */
+  /** Gives the node this many ms from now on, unless the request has ended. */
   await(ms) {
     this.rest();
+    if (this.#over.signal.aborted) return;
     this.#alarm = setTimeout(() => this.#over.abort(new Error("the node is silent")), ms);
   }
 

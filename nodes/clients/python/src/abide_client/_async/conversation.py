@@ -15,6 +15,7 @@ from ..types import (
     IfBusy,
     JournalEvent,
     MessagePage,
+    NamedBlob,
     PendingEntry,
     QueuedTurn,
     Scheduled,
@@ -170,6 +171,16 @@ class AsyncConversation:
                 after = event["seq"]
             if not page["events"] or after >= page["last_seq"]:
                 return
+
+    async def blobs(self) -> AsyncIterator[NamedBlob]:
+        """Yields the blobs that the journal names, in its order; one that is named again may come again."""
+        after: int | None = 0
+        while after is not None:
+            params = {"conversation": self.id, "after": after, "limit": 1000}
+            page = await self._transport.request("GET", "/v1/blobs", params=params)
+            for blob in page["blobs"]:
+                yield cast(NamedBlob, blob)
+            after = page.get("cursor")
 
     async def cancel(self) -> bool:
         """Cancels the running turn; false if there was none."""

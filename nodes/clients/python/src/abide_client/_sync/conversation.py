@@ -14,6 +14,7 @@ from ..types import (
     IfBusy,
     JournalEvent,
     MessagePage,
+    NamedBlob,
     PendingEntry,
     QueuedTurn,
     Scheduled,
@@ -169,6 +170,16 @@ class Conversation:
                 after = event["seq"]
             if not page["events"] or after >= page["last_seq"]:
                 return
+
+    def blobs(self) -> Iterator[NamedBlob]:
+        """Yields the blobs that the journal names, in its order; one that is named again may come again."""
+        after: int | None = 0
+        while after is not None:
+            params = {"conversation": self.id, "after": after, "limit": 1000}
+            page = self._transport.request("GET", "/v1/blobs", params=params)
+            for blob in page["blobs"]:
+                yield cast(NamedBlob, blob)
+            after = page.get("cursor")
 
     def cancel(self) -> bool:
         """Cancels the running turn; false if there was none."""
