@@ -300,6 +300,11 @@ class Imports(unittest.TestCase):
             self.assertTrue(receiver.ended.wait(10))
             self.assertFalse(receiver.is_whole)
 
+    def test_what_is_no_body_is_refused_before_a_request(self) -> None:
+        for body in ("text", 7, None, Path("c.ndjson")):
+            with self.assertRaisesRegex(TypeError, "^body: "):
+                client.Abide("http://127.0.0.1:1").import_conversation(body)  # type: ignore[arg-type]
+
     def test_pieces_move_from_one_cluster_to_another(self) -> None:
         receiver = Receiver()
         there = abide(LyingServer(receiver))

@@ -17,6 +17,7 @@ WORDS = [
     (r"^        if inspect\.isawaitable\(result\):\n            result = await result\n", ""),
     (r"^import inspect\n", ""),
     (r"^    elif isinstance\(body, AsyncIterable\):\n(        .*\n)+", ""),
+    (r"\(AsyncIterable, Iterable\)", "Iterable"),
     (r"\bAsyncIterable(\[bytes\])?, ", ""),
     (r"Callable\[\[\], str \| Awaitable\[str\]\]", "Callable[[], str]"),
     (r"Union\[Any, Awaitable\[Any\]\]", "Any"),

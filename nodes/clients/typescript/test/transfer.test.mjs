@@ -305,6 +305,22 @@ served("what the pieces throw is thrown and the body has no end", async (begin) 
   }
 });
 
+served("a browser that sends no streams sends a Blob", async (begin) => {
+  const { Request } = globalThis;
+  // It makes a text of a stream, and knows no `duplex`.
+  globalThis.Request = class {
+    headers = new Headers({ "content-type": "text/plain" });
+  };
+  try {
+    const server = await begin(IMPORTED);
+    await at([server]).importConversation(new Blob([WHOLE]));
+    await assert.rejects(at([server]).importConversation(() => [WHOLE]), /^TypeError: body: .* Blob/);
+    assert.equal(server.requests.length, 1);
+  } finally {
+    globalThis.Request = Request;
+  }
+});
+
 served("a signal ends an import and an export with its reason", async (begin) => {
   const received = receiver();
   const server = await begin(ME, received.answer);

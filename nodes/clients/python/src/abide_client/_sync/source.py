@@ -19,6 +19,9 @@ class Source:
     """A body that is sent once, or again from its beginning if that can be done."""
 
     def __init__(self, body: Given) -> None:
+        is_given = isinstance(body, Iterable) or hasattr(body, "read") or callable(body)
+        if not is_given or isinstance(body, str):
+            raise TypeError("body: must be bytes, a file opened with 'rb', or an iterable of bytes")
         self._body = body
         self._start = _place(body)
         self._is_begun = False
