@@ -9,6 +9,8 @@ const MAX_END_BYTES = 256;
 const PIECE_TIMEOUT_MS = 60_000;
 /** How long a node may take for its answer after the last piece. */
 const ANSWER_TIMEOUT_MS = 300_000;
+/** After this long, whatever else happens in the program has its turn. */
+const BUSY_MS = 20;
 /** How long a node reads a body, at most. */
 const BODY_TIMEOUT_MS = 3_600_000;
 
@@ -58,6 +60,7 @@ export class Source {
   #body;
   #isBegun = false;
   #pieces;
+  #restedAt = 0;
   /** What the pieces threw. */
   failure;
 
@@ -94,6 +97,11 @@ export class Source {
   /** Hands on the next piece when the one before was sent. */
   async #pull(controller, pieces, watch) {
     this.#isBegun = true;
+    if (Date.now() - this.#restedAt > BUSY_MS) {
+      // Pieces that are there at once would keep a refusal from being read.
+      await new Promise((go) => setTimeout(go));
+      this.#restedAt = Date.now();
+    }
     // The pieces may take their time.
     watch.rest();
     const { value, done } = await pieces.next().catch((error) => {
