@@ -303,7 +303,7 @@ class Imports(unittest.TestCase):
     def test_what_is_no_body_is_refused_before_a_request(self) -> None:
         for body in ("text", 7, None, Path("c.ndjson")):
             with self.assertRaisesRegex(TypeError, "^body: "):
-                client.Abide("http://127.0.0.1:1").import_conversation(body)  # type: ignore[arg-type]
+                client.Abide("http://127.0.0.1:1", retry_for=0.1).import_conversation(body)  # type: ignore[arg-type]
 
     def test_pieces_move_from_one_cluster_to_another(self) -> None:
         receiver = Receiver()
@@ -371,7 +371,7 @@ class States(unittest.TestCase):
             self.assertIn(b"idempotency-key: ", request.lower())
 
     def test_a_key_that_would_be_another_path_is_refused_before_a_request(self) -> None:
-        state = client.Abide("http://127.0.0.1:1").conversation("c").state
+        state = client.Abide("http://127.0.0.1:1", retry_for=0.1).conversation("c").state
         for key in ("", ".", "..", "a/b", "\u00e4", "x" * 129, "a\n"):
             for action in (state.get, state.delete, lambda key: state.put(key, 1)):
                 with self.assertRaisesRegex(ValueError, "^key: "):

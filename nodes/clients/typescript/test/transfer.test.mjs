@@ -372,7 +372,7 @@ served("the blobs of all pages are yielded", async (begin) => {
 });
 
 test("a key that would be another path is refused before a request", async () => {
-  const { state } = new Abide({ url: "http://127.0.0.1:1" }).conversation("c");
+  const { state } = new Abide({ url: "http://127.0.0.1:1", retryFor: 1 }).conversation("c");
   for (const key of ["", ".", "..", "a/b", "ä", "x".repeat(129), "a\n"]) {
     for (const action of [state.get(key), state.delete(key), state.put(key, 1)]) {
       await assert.rejects(action, /^TypeError: key: /);
