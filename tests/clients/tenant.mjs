@@ -2,6 +2,8 @@
 import * as client from "@abide/client";
 
 const [url, NAME] = process.argv.slice(2);
+/** How long an erasure of a few conversations may take. */
+const ERASURE_MS = 20_000;
 const abide = new client.Abide({ url });
 
 async function all(items) {
@@ -30,8 +32,10 @@ told["ended twice"] = await refusal(abide.agents.endRollout(NAME));
 told["after it"] = (await turn("after")).text;
 told["nobody"] = await refusal(abide.erasures.start(""));
 const { id } = await abide.erasures.start(NAME);
+const deadline = Date.now() + ERASURE_MS;
 let erasure = await abide.erasures.get(id);
 while (erasure.state !== "done") {
+  if (Date.now() > deadline) throw new Error(`not erased within ${ERASURE_MS} ms: ${JSON.stringify(erasure)}`);
   await new Promise((done) => setTimeout(done, 50));
   erasure = await abide.erasures.get(id);
 }

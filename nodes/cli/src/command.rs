@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 use crate::call_address::CallAddress;
 use crate::command::erasures::ErasuresCommand;
@@ -149,9 +150,10 @@ pub struct NewCommand {
     /// The agent
     #[arg(long)]
     pub agent: String,
-    /// Metadata; a value that is JSON is taken as such
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
-    pub metadata: Vec<(String, String)>,
+    /// Metadata: a text, by which `ls` finds the conversation where the agent indexes the key; KEY:=JSON is
+    /// any JSON
+    #[arg(long, value_name = "KEY=TEXT", value_parser = metadata)]
+    pub metadata: Vec<(String, Value)>,
     /// When it is deleted, such as 2030-01-01T09:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "expires_in")]
     pub expires_at: Option<String>,
@@ -368,4 +370,14 @@ pub struct CallArgument {
 fn key_value(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// A member of metadata. A text stays one if it looks like a number, so that it is found as it was typed.
+fn metadata(text: &str) -> Result<(String, Value), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=TEXT or KEY:=JSON")?;
+    let Some(key) = key.strip_suffix(':') else {
+        return Ok((key.to_owned(), Value::String(value.to_owned())));
+    };
+    let value = serde_json::from_str(value).map_err(|error| format!("{key}: is no JSON: {error}"));
+    Ok((key.to_owned(), value?))
 }

@@ -14,6 +14,7 @@ use futures::FutureExt;
 use super::extract;
 use super::host::AllowedHosts;
 use super::problem::{Kind, Problem};
+use super::transfer;
 
 /// The largest sum of a request's URL and headers.
 const MAX_HEADER_BYTES: usize = 32 << 10;
@@ -48,7 +49,7 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
 ///
 /// Such a request changes something, has an `Origin`, and is not declared as JSON or YAML; it need not
 /// have a body. A blob may have any type: where a form could send that type, an `Idempotency-Key`
-/// proves that there was a preflight.
+/// proves that there was a preflight. An import has the type of an export, which no form can send.
 fn refusal(request: &Request) -> Option<Problem> {
     let (headers, uri) = (request.headers(), request.uri());
     let header_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
@@ -71,13 +72,21 @@ fn refusal(request: &Request) -> Option<Problem> {
     if uri.path() == "/v1/blobs" {
         return without_preflight(headers);
     }
+    if uri.path() == "/v1/conversations/import" && media_type(headers) == transfer::MEDIA_TYPE {
+        return None;
+    }
     extract::is_yaml(headers).err()
+}
+
+/// The media type of a body, without parameters.
+fn media_type(headers: &HeaderMap) -> String {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok());
+    essence(given.unwrap_or_default())
 }
 
 /// Why the bytes of a blob may have been sent without a preflight.
 fn without_preflight(headers: &HeaderMap) -> Option<Problem> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok());
-    let given = essence(given.unwrap_or_default());
+    let given = media_type(headers);
     let form_types = ["", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
     let has_preflight = !form_types.contains(&&*given) || headers.contains_key("Idempotency-Key");
     let detail = "Content-Type: a form could send this type; add an Idempotency-Key";

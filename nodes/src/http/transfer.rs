@@ -34,7 +34,8 @@ use crate::operations::Act;
 
 /// How long a client may take to read an export: it holds the permit of a blob.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(900);
-const MEDIA_TYPE: &str = "application/x-ndjson";
+/// The media type of an export.
+pub(super) const MEDIA_TYPE: &str = "application/x-ndjson";
 
 /// Writes a conversation as lines of JSON: its definitions, its journal as it is now, and the blobs
 /// that the journal names.

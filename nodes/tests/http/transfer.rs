@@ -5,6 +5,8 @@ mod damaged;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use self::damaged::Lines;
 use crate::api::{Api, ApiResponse, DEADLINE};
@@ -305,4 +307,45 @@ async fn a_repeated_import_with_a_key_has_one_conversation() {
     keyed("?keep_id=true", "other").await.is_problem(409, "conversation-exists");
     let listed = there.get("/v1/conversations").await.body;
     assert_eq!(listed["conversations"].as_array().unwrap().len(), 2, "{listed}");
+}
+
+#[tokio::test]
+async fn a_page_imports_with_the_type_that_no_form_can_send() {
+    let (_here, lines) = waiting().await;
+    let there = Api::start().await;
+    let from_page = |media_type: &str| {
+        let request = there.request("POST", "/v1/conversations/import");
+        let request = request.header("Origin", "http://a").header("Content-Type", media_type);
+        request.body(lines.join("\n"))
+    };
+    for simple in ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"] {
+        there.send(from_page(simple)).await.is_problem(400, "invalid-request");
+    }
+    let imported = there.send(from_page("Application/X-NDJSON; charset=utf-8")).await;
+    assert_eq!(imported.status, 201, "{imported:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_sends_on_after_a_refusal_reads_why() {
+    let api = Api::start().await;
+    for (path, media_type) in [("conversations/import", "application/x-ndjson"), ("blobs", "none")]
+    {
+        let mut connection = TcpStream::connect(api.node.public).await.unwrap();
+        let head = format!(
+            "POST /v1/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media_type}\r\n\
+             Transfer-Encoding: chunked\r\n\r\n2\r\n7\n\r\n"
+        );
+        let piece = [b"100000\r\n".as_slice(), &[b'\n'; 1 << 20], b"\r\n"].concat();
+        let mut response = [0; 10];
+        let talk = async {
+            connection.write_all(head.as_bytes()).await.unwrap();
+            // More than the buffers of a connection hold.
+            for _ in 0..24 {
+                connection.write_all(&piece).await.unwrap();
+            }
+            connection.read_exact(&mut response).await.unwrap();
+        };
+        tokio::time::timeout(DEADLINE, talk).await.unwrap();
+        assert_eq!(&response, b"HTTP/1.1 4", "{path}");
+    }
 }

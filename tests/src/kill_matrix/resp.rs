@@ -70,7 +70,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// What each node reads at all times.
-const POLLED: [&str; 2] = ["schedule_partitions", "webhooks_version"];
+const POLLED: [&str; 3] = ["erasures_due", "schedule_partitions", "webhooks_version"];
 
 /// The await point of a turn that a command is; `None` for what a node does in any case, such as
 /// renewing its lease and looking for due alarms.
@@ -159,6 +159,7 @@ mod tests {
         assert_eq!(name(&["HMGET", "abide:{12}:c:x", "node"]).as_deref(), Some("HMGET c"));
         assert_eq!(name(&["ZRANGE", "abide:{12}:alarms"]), None);
         assert_eq!(name(&["GET", "abide:{agents}:webhooks_version"]), None);
+        assert_eq!(name(&["ZRANGE", "abide:{agents}:erasures_due"]), None);
         assert_eq!(name(&["HGET", "abide:{agents}:newest", "a"]).as_deref(), Some("HGET newest"));
         assert_eq!(
             name(&["HMGET", "abide:{1}:c:conv_1", "node"]).as_deref(),

@@ -56,8 +56,8 @@ async fn our_client_for_node_is_typed_tested_and_packed() {
     let typescript = clients().join("typescript");
     for name in ["node-oldest", "node"] {
         let mut command = Command::new(installed().join(name));
-        let tests =
-            ["client", "http-tools"].map(|it| typescript.join(format!("test/{it}.test.mjs")));
+        let tests = ["client", "http-tools", "transfer"]
+            .map(|it| typescript.join(format!("test/{it}.test.mjs")));
         run(command.arg("--test").args(tests), name).await;
     }
     let dir = tempfile::tempdir().unwrap();

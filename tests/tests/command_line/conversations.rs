@@ -42,6 +42,32 @@ async fn a_conversation_is_led_by_commands_alone() {
 }
 
 #[tokio::test]
+async fn a_conversation_is_found_by_its_metadata_as_they_were_typed() {
+    let (site, _node, shell) = demo().await;
+    let script = json!({"provider": "scripted", "script": [{"text": "Hello."}]});
+    site.client.define("a", &json!({"index": ["customer"], "model": script})).await;
+    for value in ["1", "1.0", "true", "null", "[1]", "a=b", ""] {
+        let metadata = format!("customer={value}");
+        let new = shell.run(&["new", "--agent", "a", "--metadata", &metadata]).await.expect(0);
+        let found = shell.run(&["ls", "--metadata", &metadata, "-o", "json"]).await.json();
+        let found = found["conversations"].as_array().unwrap();
+        let ids: Vec<_> = found.iter().map(|it| it["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, [new.trim()], "{metadata}");
+    }
+    let typed = ["customer:=1", "tags:=[\"x\"]", "flag:=true"];
+    let mut new = vec!["new", "j", "--agent", "a"];
+    new.extend(typed.iter().flat_map(|it| ["--metadata", *it]));
+    shell.run(&new).await.expect(0);
+    let metadata = shell.run(&["show", "j", "-o", "json"]).await.json()["metadata"].take();
+    assert_eq!(metadata, json!({"customer": 1, "tags": ["x"], "flag": true}));
+    for wrong in ["customer", "customer:=x"] {
+        let refused = shell.run(&["new", "--agent", "a", "--metadata", wrong]).await;
+        assert!(refused.stderr.contains("customer"), "{refused:?}");
+        refused.expect(2);
+    }
+}
+
+#[tokio::test]
 async fn a_question_is_answered_with_or_without_quotes() {
     let (_site, _node, shell) = demo().await;
     for (conversation, answer) in [("a", "window"), ("b", "\"aisle\"")] {
@@ -72,7 +98,7 @@ async fn json_is_what_the_document_describes() {
     let waited = shell.run(&["say", "d", "a mail", "--agent", "demo", "-o", "json"]).await;
     check("AnsweredMessage", &serde_json::from_str(&waited.expect(4)).unwrap());
     let snapshot = shell.run(&["-o", "json", "show", "c"]).await.json();
-    assert_eq!(snapshot["metadata"], json!({"a": 1}));
+    assert_eq!(snapshot["metadata"], json!({"a": "1"}));
     check("Snapshot", &snapshot);
     for (schema, command) in [
         ("ConversationPage", vec!["ls"]),

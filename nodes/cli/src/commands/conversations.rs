@@ -1,7 +1,7 @@
 //! `new`, `show`, `ls`, `cancel`, `fork`, `rm`, `messages`, `journal`.
 
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::expire;
 use super::pages;
@@ -24,9 +24,7 @@ pub(super) async fn new(session: &Session, given: NewCommand) -> Result<(), CliE
         body["id"] = json!(id);
     }
     if !given.metadata.is_empty() {
-        let value = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let metadata = given.metadata.into_iter().map(|(key, text)| (key, value(text)));
-        body["metadata"] = Value::Object(metadata.collect::<Map<_, _>>());
+        body["metadata"] = Value::Object(given.metadata.into_iter().collect());
     }
     if let Some(expires_at) = expire::end(given.expires_at, given.expires_in)? {
         body["expires_at"] = json!(expires_at);

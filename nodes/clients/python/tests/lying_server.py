@@ -45,16 +45,24 @@ class LyingServer:
 
 
 def _read(connection: socket.socket) -> bytes:
-    """A request with its body."""
+    """A request with its body; one that comes in pieces is left to the answer."""
     data = b""
-    while b"\r\n\r\n" not in data:
-        data += connection.recv(65536)
-    head, _, body = data.partition(b"\r\n\r\n")
-    for line in head.lower().split(b"\r\n"):
+    # Not a byte more than the head is taken from the pieces after it.
+    while not data.endswith(b"\r\n\r\n"):
+        data += _receive(connection, 1)
+    for line in data.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
-            while len(body) < int(line.split(b":")[1]):
-                body += connection.recv(65536)
-    return head + b"\r\n\r\n" + body
+            end = len(data) + int(line.split(b":")[1])
+            while len(data) < end:
+                data += _receive(connection, 65536)
+    return data
+
+
+def _receive(connection: socket.socket, most: int) -> bytes:
+    received = connection.recv(most)
+    if not received:
+        raise ConnectionError("the client has left")
+    return received
 
 
 def answer(status: int, body: str, *, kind: str = "application/json", more: str = "") -> bytes:

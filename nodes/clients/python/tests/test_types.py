@@ -35,6 +35,7 @@ SCHEMAS = {
     "Created": "ConversationCreated",
     "AgentDefined": "AgentDefined",
     "Me": "Me",
+    "NamedBlob": "NamedBlob",
 }
 #: Members of some types of problems, which only the book has.
 EXTENSIONS = {"needs", "because", "quota", "retry_after"}

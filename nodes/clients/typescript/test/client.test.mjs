@@ -1,76 +1,18 @@
 // The client against servers that are away, refuse, or lie: bytes on a socket. `node --test`.
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { createServer } from "node:net";
 import test from "node:test";
 
 import * as client from "../client/src/index.js";
+import { answer, problem, served, stream } from "./lying-server.mjs";
 
 const { Abide } = client;
 
-/** A server that answers its connections in turn; the last answer is that of all later ones, too. */
-async function serve(...answers) {
-  const requests = [];
-  const sockets = new Set();
-  const server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {});
-    let text = "";
-    socket.on("data", (chunk) => {
-      text += chunk;
-      const [head, body] = text.split("\r\n\r\n");
-      const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
-      if (body === undefined || body.length < length) return;
-      requests.push(text);
-      text = "";
-      const answer = answers.length > 1 ? answers.shift() : answers[0];
-      if (typeof answer === "function") answer(socket);
-      else socket.end(answer);
-    });
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const end = () => {
-    server.close();
-    sockets.forEach((socket) => socket.destroy());
-  };
-  return { url: `http://127.0.0.1:${server.address().port}`, requests, end };
-}
-
-function answer(status, body, { kind = "application/json", more = "" } = {}) {
-  const length = Buffer.byteLength(body);
-  const head = `HTTP/1.1 ${status} X\r\ncontent-type: ${kind}\r\ncontent-length: ${length}\r\n${more}`;
-  return `${head}connection: close\r\n\r\n${body}`;
-}
-
-const problem = (status, name, more, members) =>
-  answer(status, JSON.stringify({ type: `/problems/${name}`, status, detail: `about ${name}`, ...members }), {
-    kind: "application/problem+json",
-    more,
-  });
-const stream = (...frames) =>
-  `HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n${frames.join("")}`;
 const frame = (name, data, place) =>
   `event: ${name}\ndata: ${JSON.stringify(data)}\n${place ? `id: ${place}\n` : ""}\n`;
 
 const SENT = answer(202, '{"conversation_id": "c", "turn_id": "turn_1", "seq": 2}');
 const OPEN = { last_seq: 3, pending: [], child_pending: [], in_flight: [], turn: { id: "turn_1" }, state: "streaming" };
 const message = (id, text) => ({ id, role: "assistant", content: [{ type: "text", text }] });
-
-/** A test with servers, which end with it. */
-function served(name, run) {
-  test(name, { timeout: 30_000 }, async () => {
-    const servers = [];
-    const begin = async (...answers) => {
-      servers.push(await serve(...answers));
-      return servers.at(-1);
-    };
-    try {
-      await run(begin);
-    } finally {
-      servers.forEach((server) => server.end());
-    }
-  });
-}
 
 const at = (servers, options) => new Abide({ urls: servers.map(({ url }) => url), retryFor: 5_000, ...options });
 

@@ -1,9 +1,10 @@
 // Uses what the packages export, strictly typed: `tsc --noEmit`.
-import { Abide, StaleError, WaitingError, type Call, type Item } from "@abide/client";
+import { Abide, CutOffError, StaleError, WaitingError, type Call, type Item } from "@abide/client";
 import { HttpTools, Rejection, Reply } from "@abide/client/http-tools";
 import { Worker } from "@abide/client/worker";
 import { useConversation, useInbox } from "@abide/react";
 import { abideTransport, useListening } from "@abide/react/chat";
+import { createReadStream } from "node:fs";
 import { createServer } from "node:http";
 
 const abide = new Abide({ urls: ["http://a:8080"], token: async () => ({ token: "t", expires_at: "2027-01-01T00:00:00.000Z" }) });
@@ -50,6 +51,21 @@ export async function read(): Promise<number> {
   const waiting: Call[] = [];
   for await (const call of abide.inbox({ kind: "approval", mine: true })) waiting.push(call);
   return messages.length + Number(more) + waiting.length + (await fork.snapshot()).last_seq;
+}
+
+export async function move(file: Blob, elsewhere: Abide): Promise<string> {
+  await conversation.state.put("cart", { items: [1] });
+  const { items } = await conversation.state.get<{ items: number[] }>("cart");
+  await conversation.exportTo(new WritableStream<Uint8Array>());
+  for await (const { size } of conversation.blobs()) items.push(size ?? 0);
+  const copies = [conversation.export(), file, ["text", new Uint8Array(1)], createReadStream("c.ndjson"), () => conversation.export(), async () => file];
+  for (const body of copies) await elsewhere.importConversation(body, { keepId: false, key: "k" });
+  try {
+    for await (const piece of conversation.export({ signal: AbortSignal.timeout(1_000) })) items.push(piece.length);
+  } catch (error) {
+    if (error instanceof CutOffError) return error.message;
+  }
+  return String(items);
 }
 
 const tools = new HttpTools({ secrets: ["whsec_AAAA"] }).tool("price", ({ sku }, { attempt }) => {

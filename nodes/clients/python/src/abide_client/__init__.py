@@ -4,16 +4,19 @@ from ._async.calls import AsyncCall
 from ._async.client import AsyncAbide
 from ._async.conversation import AsyncConversation
 from ._async.resources import AsyncAgents, AsyncErasures, AsyncSchedules, AsyncWebhooks
+from ._async.state import AsyncConversationState
 from ._async.turn import AsyncTurn
 from ._sync.calls import Call
 from ._sync.client import Abide
 from ._sync.conversation import Conversation
 from ._sync.resources import Agents, Erasures, Schedules, Webhooks
+from ._sync.state import ConversationState
 from ._sync.turn import Turn
 from .errors import (
     AbideError,
     BusyError,
     ConflictError,
+    CutOffError,
     DeadlineError,
     ForbiddenError,
     InvalidRequestError,
@@ -45,6 +48,7 @@ __all__ = [
     "AsyncAgents",
     "AsyncCall",
     "AsyncConversation",
+    "AsyncConversationState",
     "AsyncErasures",
     "AsyncSchedules",
     "AsyncTurn",
@@ -54,6 +58,8 @@ __all__ = [
     "Complete",
     "ConflictError",
     "Conversation",
+    "ConversationState",
+    "CutOffError",
     "DeadlineError",
     "End",
     "Erasures",

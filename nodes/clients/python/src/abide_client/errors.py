@@ -24,6 +24,10 @@ class ProtocolError(AbideError):
     """An answer is not what a node of Abide sends."""
 
 
+class CutOffError(AbideError):
+    """An answer ended before its end: what came of it is not whole. Ask for it again."""
+
+
 class ProblemError(AbideError):
     """A node refused a request. `problem` is its RFC 9457 document, `type` the name of the problem."""
 

@@ -260,6 +260,18 @@ class ConversationRow(_ConversationRow, total=False):
     expires_at: str
 
 
+class _NamedBlob(TypedDict):
+    id: str
+    seq: int
+
+
+class NamedBlob(_NamedBlob, total=False):
+    """A blob that an event names; without a type and a size, it was deleted."""
+
+    media_type: str
+    size: int
+
+
 class Scheduled(TypedDict):
     """A message that is delivered later."""
 

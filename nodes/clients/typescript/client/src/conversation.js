@@ -1,6 +1,8 @@
 // One conversation, known by its id.
 import { Call, pathOf } from "./calls.js";
+import { ConversationState } from "./conversation-state.js";
 import { connect } from "./core.js";
+import { exported } from "./transfer.js";
 import { follow, Turn } from "./turn.js";
 import { randomName } from "./transport.js";
 
@@ -14,11 +16,14 @@ export class Conversation {
     this.#transport = transport;
     this.id = id;
     this.agent = agent;
+    /** What clients and tools note in the conversation, by key. */
+    this.state = new ConversationState(transport, this.#path);
   }
 
   /** Creates the conversation with more than an agent; a message alone creates it without. */
-  create({ metadata, assigns, tools, owner, members, expiresAt: expires_at } = {}) {
-    const body = { id: this.id, agent: this.agent, metadata, assigns, tools, owner, members, expires_at };
+  create({ metadata, assigns, tools, owner, members, title, expiresAt: expires_at } = {}) {
+    const { id, agent } = this;
+    const body = { id, agent, metadata, assigns, tools, owner, members, title, expires_at };
     return this.#post("/v1/conversations", body);
   }
 
@@ -119,6 +124,16 @@ export class Conversation {
     }
   }
 
+  /** Yields the blobs that the journal names, in its order; one that is named again may come again. */
+  async *blobs() {
+    for (let after = 0; after !== undefined; ) {
+      const params = { conversation: this.id, after, limit: 1_000 };
+      const page = await this.#transport.request("GET", "/v1/blobs", { params });
+      yield* page.blobs;
+      after = page.cursor ?? undefined;
+    }
+  }
+
   /** Cancels the running turn; false if there was none. */
   async cancel() {
     return (await this.#post(`${this.#path}/cancel`, {})).cancelled;
@@ -151,6 +166,25 @@ export class Conversation {
   async fork({ at: at_seq, id } = {}) {
     const made = await this.#post(`${this.#path}/fork`, { at_seq, id });
     return new Conversation(this.#transport, made.id, made.agent);
+  }
+
+  /** Yields the bytes of an export of the conversation as it is now, in pieces as they come: lines of JSON
+   * that `importConversation()` reads. Throws a `CutOffError` if the end is missing. */
+  export({ signal } = {}) {
+    return exported(this.#transport, `${this.#path}/export`, signal);
+  }
+
+  /** Writes an export into a `WritableStream` as fast as it takes it, and closes it; aborts it unless the
+   * export is whole. */
+  async exportTo(writable, options) {
+    const writer = writable.getWriter();
+    try {
+      for await (const piece of this.export(options)) await writer.write(piece);
+      await writer.close();
+    } catch (error) {
+      await writer.abort(error).catch(() => {});
+      throw error;
+    }
   }
 
   /** Runs a server tool without the model. Returns the envelope of its result. */

@@ -15,6 +15,8 @@ export class NoAnswerError extends AbideError {}
 export class DeadlineError extends AbideError {}
 /** An answer is not what a node of Abide sends. */
 export class ProtocolError extends AbideError {}
+/** An answer ended before its end: what came of it is not whole. Ask for it again. */
+export class CutOffError extends AbideError {}
 
 /** A node refused a request. `problem` is its RFC 9457 document, `type` the name of the problem. */
 export class ProblemError extends Problem {

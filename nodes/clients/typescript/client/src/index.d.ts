@@ -119,6 +119,22 @@ export class Erasures {
   list(): AsyncGenerator<Schemas["Erasure"], void, undefined>;
 }
 
+/** Pieces that come one after the other, such as those of a stream of Node or of an export. They can be sent
+ * once. */
+export type Pieces =
+  | ReadableStream<Uint8Array>
+  | AsyncIterable<Uint8Array | string>
+  | Iterable<Uint8Array | string>;
+export type Body = string | Uint8Array | Blob | Pieces;
+
+export interface ImportOptions {
+  /** Whether the conversation has the id of its source, and goes on with its open work. */
+  keepId?: boolean;
+  /** The name of the request, to repeat it later: it is carried out once. */
+  key?: string;
+  signal?: AbortSignal;
+}
+
 export class Abide {
   readonly agents: Agents;
   readonly schedules: Schedules;
@@ -134,6 +150,10 @@ export class Abide {
       signal?: AbortSignal;
     },
   ): AsyncGenerator<Schemas["ConversationRow"], void, undefined>;
+  importConversation(
+    body: Body | (() => Body | Promise<Body>),
+    options?: ImportOptions,
+  ): Promise<Conversation>;
   inbox(
     filter?: InboxFilter & { follow?: boolean; interval?: number; signal?: AbortSignal },
   ): AsyncGenerator<Call, void, undefined>;
@@ -160,15 +180,24 @@ export interface CreateOptions {
   tools?: object[];
   owner?: string;
   members?: string[];
+  title?: string;
   /** When the conversation is deleted: RFC 3339. */
   expiresAt?: string;
 }
 
 export type Tool = (args: any, call: PendingCall & { signal: AbortSignal }) => Json | Promise<Json>;
 
+/** What clients and tools note in a conversation, by key. */
+export class ConversationState {
+  get<T = Json>(key: string): Promise<T>;
+  put(key: string, value: Json): Promise<void>;
+  delete(key: string): Promise<void>;
+}
+
 export class Conversation {
   readonly id: string;
   readonly agent: string | undefined;
+  readonly state: ConversationState;
   create(options?: CreateOptions): Promise<Schemas["ConversationCreated"]>;
   send(content: string | Block[], options?: SendOptions): Turn;
   schedule(
@@ -191,8 +220,11 @@ export class Conversation {
   snapshot(): Promise<Snapshot>;
   messages(page?: { before?: string; limit?: number }): Promise<MessagePage>;
   journal(options?: { after?: number }): AsyncGenerator<JournalEvent, void, undefined>;
+  blobs(): AsyncGenerator<Schemas["NamedBlob"], void, undefined>;
   cancel(): Promise<boolean>;
   fork(options?: { at?: number; id?: string }): Promise<Conversation>;
+  export(options?: { signal?: AbortSignal }): AsyncGenerator<Uint8Array, void, undefined>;
+  exportTo(writable: WritableStream<Uint8Array>, options?: { signal?: AbortSignal }): Promise<void>;
   dispatch(tool: string, input: Json, options?: { approved?: boolean }): Promise<Schemas["Dispatched"]>;
   /** `expiresAt: null` removes the end of the conversation. */
   update(changes: {
@@ -298,6 +330,7 @@ export class AbideError extends Error {}
 export class NoAnswerError extends AbideError {}
 export class DeadlineError extends AbideError {}
 export class ProtocolError extends AbideError {}
+export class CutOffError extends AbideError {}
 export class ProblemError extends Error {
   readonly status: number;
   /** The name of the problem, such as `turn-in-flight`. */

@@ -2,12 +2,14 @@
 import { Call } from "./calls.js";
 import { Conversation } from "./conversation.js";
 import { Agents, Erasures, Schedules, Webhooks } from "./resources.js";
+import { LINES, Source } from "./transfer.js";
 import { pause, randomName, Transport } from "./transport.js";
 
 export { connect } from "./core.js";
 export * from "./errors.js";
 export { Call } from "./calls.js";
 export { Conversation } from "./conversation.js";
+export { ConversationState } from "./conversation-state.js";
 export { Turn } from "./turn.js";
 
 const ID = /^(?!\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$/;
@@ -53,6 +55,18 @@ export class Abide {
       yield* page.conversations;
       cursor = page.cursor ?? undefined;
     } while (cursor !== undefined);
+  }
+
+  /** Reads an export into a conversation, which is there when all of it was read, and returns it: a copy with
+   * another id whose open work is cancelled, or with `keepId` the very one, which goes on. The body is a
+   * text, bytes, a `Blob`, or pieces: a `ReadableStream` or an iterable, of which no more than one piece
+   * is in memory. Pieces are sent once; a function that returns the body is called for each attempt. Give
+   * a `key` to repeat the import yourself later: it is carried out once. */
+  async importConversation(body, { keepId, key = randomName(), signal } = {}) {
+    const params = { keep_id: keepId ? true : undefined };
+    const options = { kind: LINES, params, key, signal };
+    const { id } = await this.#transport.upload("/v1/conversations/import", new Source(body), options);
+    return this.conversation(id);
   }
 
   /** Yields the calls that wait in the whole cluster, the earliest deadline first. With `follow` it goes

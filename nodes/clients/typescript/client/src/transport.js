@@ -1,6 +1,7 @@
 // Requests to one node after another until one answers, and streams that go on where they were cut.
 import { parser, retryDelay, withCredential } from "./core.js";
-import { NoAnswerError, ProblemError, ProtocolError } from "./errors.js";
+import { CutOffError, NoAnswerError, ProblemError, ProtocolError } from "./errors.js";
+import { Watch } from "./watch.js";
 
 /** The largest answer that is read. */
 const MAX_ANSWER_BYTES = 64 << 20;
@@ -69,15 +70,23 @@ export class Transport {
     const headers = method === "GET" ? {} : { "content-type": "application/json" };
     if (key) headers["idempotency-key"] = key;
     const init = { method, headers, body: body === undefined ? undefined : JSON.stringify(body) };
+    const attempt = async () => {
+      const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS + wait);
+      const any = signal ? AbortSignal.any([signal, timeout]) : timeout;
+      return readJson(await this.fetch(this.#url(path + query(params)), { ...init, signal: any }));
+    };
+    return this.#attempts(attempt, { signal });
+  }
+
+  /** Makes attempts at one node after another until one answers, for `retryFor` ms. */
+  async #attempts(attempt, { signal, mayRepeat = () => true }) {
     const end = Date.now() + this.retryFor;
     for (let tries = 0, lies = 0; ; tries += 1, this.#at += 1) {
       signal?.throwIfAborted();
       let delay = retryDelay(tries, this.urls.length);
       let problem;
       try {
-        const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS + wait);
-        const any = signal ? AbortSignal.any([signal, timeout]) : timeout;
-        return await readJson(await this.fetch(this.#url(path + query(params)), { ...init, signal: any }));
+        return await attempt();
       } catch (error) {
         signal?.throwIfAborted();
         problem = error;
@@ -92,8 +101,67 @@ export class Transport {
           problem = new NoAnswerError(`no node answered in time: ${describe(error)}`, { cause: error });
         }
       }
-      if (Date.now() + delay >= end) throw problem;
+      if (Date.now() + delay >= end || !mayRepeat()) throw problem;
       await pause(delay, signal);
+    }
+  }
+
+  /** Yields the pieces of an answer of this media type, as they come. A node that does not answer is left
+   * for another until the first piece is there; after it, an answer that is cut is a `CutOffError`. */
+  async *download(path, kind, signal) {
+    let watch;
+    const begin = async () => {
+      watch?.end();
+      watch = new Watch(signal);
+      watch.await(REQUEST_TIMEOUT_MS);
+      const response = await this.fetch(this.#url(path), { signal: watch.signal });
+      if (!response.ok) await readJson(response);
+      if (mediaType(response) !== kind) {
+        await response.body?.cancel();
+        throw new ProtocolError(`an answer of the type ${JSON.stringify(mediaType(response))} is not ${kind}`);
+      }
+      const reader = response.body.getReader();
+      watch.await(SILENCE_TIMEOUT_MS);
+      return { reader, read: await reader.read() };
+    };
+    try {
+      let { reader, read } = await this.#attempts(begin, { signal });
+      while (!read.done) {
+        // Whoever reads slowly is not silent.
+        watch.rest();
+        yield read.value;
+        watch.await(SILENCE_TIMEOUT_MS);
+        read = await reader.read().catch((error) => {
+          signal?.throwIfAborted();
+          throw new CutOffError(`the answer was cut off: ${describe(error)}`, { cause: error });
+        });
+      }
+    } finally {
+      watch?.end();
+    }
+  }
+
+  /** Sends a `Source` with POST, in pieces, and returns the JSON of a 2xx. `key` makes the request safe to
+   * repeat; what the source can give only once is sent once. */
+  async upload(path, source, { kind, params, key, signal }) {
+    const headers = { "content-type": kind, "idempotency-key": key };
+    // A request that may be repeated finds a node that answers, and a credential that it accepts.
+    if (!source.isRepeatable) await this.request("GET", "/v1/me", { signal });
+    const attempt = async () => {
+      const watch = new Watch(signal);
+      try {
+        const body = await source.open(watch);
+        const init = { method: "POST", headers, body, duplex: "half", signal: watch.signal };
+        return await readJson(await this.fetch(this.#url(path + query(params)), init));
+      } finally {
+        watch.end();
+        source.close();
+      }
+    };
+    try {
+      return await this.#attempts(attempt, { signal, mayRepeat: () => source.mayRepeat });
+    } catch (error) {
+      throw source.failure ?? error;
     }
   }
 
@@ -132,17 +200,12 @@ export class Transport {
 
   /** Yields the frames of one stream up to its end. */
   async *#stream(path, after, signal) {
-    const over = new AbortController();
+    const watch = new Watch(signal);
     const headers = { accept: "text/event-stream", ...(after !== undefined && { "last-event-id": after }) };
-    const any = signal ? AbortSignal.any([signal, over.signal]) : over.signal;
-    let alarm;
-    const restartAlarm = (ms) => {
-      clearTimeout(alarm);
-      alarm = setTimeout(() => over.abort(new Error("the stream is silent")), ms);
-    };
     try {
-      restartAlarm(REQUEST_TIMEOUT_MS);
-      const response = await this.fetch(this.#url(`${path}?cursor=chars`), { headers, signal: any });
+      watch.await(REQUEST_TIMEOUT_MS);
+      const init = { headers, signal: watch.signal };
+      const response = await this.fetch(this.#url(`${path}?cursor=chars`), init);
       if (!response.ok) await readJson(response);
       if (mediaType(response) !== "text/event-stream") {
         throw new ProtocolError(`a stream of the type ${JSON.stringify(mediaType(response))}`);
@@ -151,11 +214,11 @@ export class Transport {
       const parse = parser((frame) => frames.push(frame));
       const reader = response.body.getReader();
       for (;;) {
-        restartAlarm(SILENCE_TIMEOUT_MS);
+        watch.await(SILENCE_TIMEOUT_MS);
         const { value, done } = await reader.read();
         if (done) return;
         // Whoever reads slowly is not silent.
-        clearTimeout(alarm);
+        watch.rest();
         understand(() => parse(value));
         for (const { name, id, data } of frames.splice(0)) {
           const object = understand(() => JSON.parse(data));
@@ -164,8 +227,7 @@ export class Transport {
         }
       }
     } finally {
-      clearTimeout(alarm);
-      over.abort();
+      watch.end();
     }
   }
 

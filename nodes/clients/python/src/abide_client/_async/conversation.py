@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
@@ -13,6 +15,7 @@ from ..types import (
     IfBusy,
     JournalEvent,
     MessagePage,
+    NamedBlob,
     PendingEntry,
     QueuedTurn,
     Scheduled,
@@ -20,7 +23,10 @@ from ..types import (
     Snapshot,
     TurnReport,
 )
+from ..whole_file import WholeFile
 from .calls import AsyncCall
+from .state import AsyncConversationState
+from .transfer import exported
 from .turn import AsyncTurn, Handler, Item, follow
 
 if TYPE_CHECKING:
@@ -38,6 +44,8 @@ class AsyncConversation:
         self._tools: dict[str, Handler] = {}
         self.id = id
         self.agent = agent
+        #: What clients and tools note in the conversation, by key.
+        self.state = AsyncConversationState(transport, self._path)
 
     async def create(
         self,
@@ -47,13 +55,14 @@ class AsyncConversation:
         tools: Sequence[Mapping[str, Any]] | None = None,
         owner: str | None = None,
         members: Sequence[str] | None = None,
+        title: str | None = None,
         expires_at: str | None = None,
     ) -> Created:
         """Creates the conversation with more than an agent; a message alone creates it without. At
         `expires_at`, a time in RFC 3339, it is deleted."""
         body = _given(
             id=self.id, agent=self.agent, metadata=metadata, assigns=assigns, tools=tools,
-            owner=owner, members=members, expires_at=expires_at,
+            owner=owner, members=members, title=title, expires_at=expires_at,
         )  # fmt: skip
         return cast(Created, await self._post("/v1/conversations", body))
 
@@ -163,6 +172,16 @@ class AsyncConversation:
             if not page["events"] or after >= page["last_seq"]:
                 return
 
+    async def blobs(self) -> AsyncIterator[NamedBlob]:
+        """Yields the blobs that the journal names, in its order; one that is named again may come again."""
+        after: int | None = 0
+        while after is not None:
+            params = {"conversation": self.id, "after": after, "limit": 1000}
+            page = await self._transport.request("GET", "/v1/blobs", params=params)
+            for blob in page["blobs"]:
+                yield cast(NamedBlob, blob)
+            after = page.get("cursor")
+
     async def cancel(self) -> bool:
         """Cancels the running turn; false if there was none."""
         return bool((await self._post(f"{self._path}/cancel", {}))["cancelled"])
@@ -192,6 +211,19 @@ class AsyncConversation:
         """Makes a conversation with the events of this one up to `at`, or all of them."""
         made = await self._post(f"{self._path}/fork", _given(at_seq=at, id=id))
         return AsyncConversation(self._transport, made["id"], made["agent"])
+
+    def export(self) -> AsyncGenerator[bytes, None]:
+        """Yields the bytes of an export of the conversation as it is now, in pieces as they come: lines of
+        JSON that `import_conversation` reads. Raises `CutOffError` if the end is missing."""
+        return exported(self._transport, f"{self._path}/export")
+
+    async def export_to(self, path: str | os.PathLike[str]) -> None:
+        """Writes an export into a file, which is there only when the export is whole; one that was there
+        before stays until then."""
+        with WholeFile(path) as file:
+            async with aclosing(self.export()) as pieces:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
 
     async def dispatch(self, tool: str, input: Any, *, approved: bool | None = None) -> Any:
         """Runs a server tool without the model. Returns the envelope of its result."""

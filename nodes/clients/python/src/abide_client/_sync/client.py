@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal
+from urllib.parse import quote
 
 import httpx
 
@@ -16,6 +17,8 @@ from ..types import AgentDefined, ConversationRow, Kind, Me, State
 from .calls import Call
 from .conversation import Conversation
 from .resources import Agents, Erasures, Schedules, Webhooks
+from .source import Source, Given
+from .transfer import LINES
 from .transport import Transport, Token
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -107,6 +110,22 @@ class Abide:
             if cursor is None:
                 return
 
+    def import_conversation(
+        self, body: Given, *, keep_id: bool = False, key: str | None = None
+    ) -> Conversation:
+        """Reads an export into a conversation, which is there when all of it was read, and returns it: a copy
+        with another id whose open work is cancelled, or with `keep_id` the very one, which goes on.
+
+        The body is bytes, a binary file, or an iterable of bytes such as an export, of which no more than
+        a piece is in memory. What cannot go back to its beginning is sent once; a function that returns
+        the body is called for each attempt. Give a `key` to repeat the import yourself later: it is carried
+        out once."""
+        imported = self._transport.upload(
+            "/v1/conversations/import", Source(body), kind=LINES,
+            params={"keep_id": "true" if keep_id else None}, key=key or uuid.uuid4().hex,
+        )  # fmt: skip
+        return self.conversation(imported["id"])
+
     def inbox(
         self,
         *,
@@ -145,7 +164,7 @@ class Abide:
 
     def define(self, name: str, definition: Mapping[str, Any]) -> AgentDefined:
         """Defines an agent, or its next revision."""
-        path = f"/v1/agents/{name}"
+        path = f"/v1/agents/{quote(name, safe='')}"
         key = uuid.uuid4().hex
         reply: AgentDefined = self._transport.request("PUT", path, body=definition, key=key)
         return reply

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -11,20 +10,27 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from ..errors import DeadlineError, NoAnswerError, ProblemError, ProtocolError
+from ..attempts import Attempts, describe, retry_delay
+from ..errors import (
+    AbideError,
+    CutOffError,
+    DeadlineError,
+    NoAnswerError,
+    ProblemError,
+    ProtocolError,
+)
 from ..frames import FrameParser, RawFrame
+from .answers import media_type, read_json
+from .source import Source
 
-#: The largest answer that is read.
-MAX_ANSWER_BYTES = 64 << 20
 #: A node answers in milliseconds; a stopped one never does, but another may.
 REQUEST_TIMEOUT = 10.0
 #: A node sends a line every 15 s; a stream that is silent for this long is dead.
 SILENCE_TIMEOUT = 40.0
-#: The first delay before a retry, and the longest.
-RETRY_DELAY = 0.1
-MAX_RETRY_DELAY = 5.0
-#: The statuses with which a node, or a proxy before it, asks for a later retry.
-RETRY_STATUSES = (429, 502, 503, 504)
+#: How long a node may take for the next piece of a body; it writes what it reads.
+PIECE_TIMEOUT = 60.0
+#: How long a node may take for its answer after the last piece.
+ANSWER_TIMEOUT = 300.0
 
 Token = str | Callable[[], str] | None
 
@@ -35,12 +41,6 @@ class Frame(NamedTuple):
     name: str
     id: str | None
     data: dict[str, Any]
-
-
-def retry_delay(tries: int, urls: int) -> float:
-    """The delay before the next try: it grows after every URL was tried once."""
-    grown = RETRY_DELAY * 2.0 ** min(tries // urls, 16)
-    return min(grown, MAX_RETRY_DELAY) * (0.5 + random.random() / 2)
 
 
 class Transport:
@@ -88,38 +88,84 @@ class Transport:
             headers["idempotency-key"] = key
         timeout = httpx.Timeout(REQUEST_TIMEOUT + wait, connect=REQUEST_TIMEOUT)
         end = time.monotonic() + self.retry_for if deadline is None else deadline
-        tries, lies, refused = 0, 0, False
+        attempts = self._attempts(end)
         while True:
-            delay = retry_delay(tries, len(self._urls))
-            url = self._urls[self._at % len(self._urls)] + path
-            problem: Exception
             try:
                 call = self._http.stream(
-                    method, url, content=content, params=_present(params),
-                    headers={**headers, **self._standing(refused)}, timeout=timeout,
+                    method, self._url(path), content=content, params=_present(params),
+                    headers={**headers, **self._standing(attempts.refused)}, timeout=timeout,
                 )  # fmt: skip
                 with call as response:
-                    return _json(response)
-            except ProblemError as error:
-                if error.status == 401 and callable(self._token) and not refused:
-                    refused = True
-                    continue
-                if error.status not in RETRY_STATUSES:
-                    raise
-                delay, problem = max(delay, error.retry_after or 0.0), error
-            except ProtocolError as error:
-                lies += 1
-                if lies >= len(self._urls):
-                    raise
-                problem = error
-            except httpx.TransportError as error:
-                # Without a complete answer, whether the node acted is unknown: try again.
-                problem = NoAnswerError(f"no node answered in time: {_describe(error)}")
-                problem.__cause__ = error
-            tries += 1
+                    return read_json(response)
+            except (AbideError, httpx.TransportError) as error:
+                delay = attempts.delay_after(error)
+            self._go_on(delay)
+
+    def download(self, path: str, kind: str) -> Generator[bytes, None, None]:
+        """Yields the pieces of an answer of this media type, as they come. A node that does not answer is
+        left for another until the first piece is there; an answer that is cut after it raises
+        `CutOffError`."""
+        timeout = httpx.Timeout(REQUEST_TIMEOUT, read=SILENCE_TIMEOUT)
+        attempts = self._attempts(time.monotonic() + self.retry_for)
+        begun = False
+        while True:
+            try:
+                headers = self._standing(attempts.refused)
+                call = self._http.stream("GET", self._url(path), headers=headers, timeout=timeout)
+                with call as response:
+                    if response.status_code != 200:
+                        read_json(response)
+                    if media_type(response) != kind:
+                        raise ProtocolError(
+                            f"an answer of the type {media_type(response)!r} is not {kind}"
+                        )
+                    for piece in response.iter_raw():
+                        begun = True
+                        yield piece
+                    return
+            except (AbideError, httpx.TransportError) as error:
+                if begun:
+                    raise CutOffError(f"the answer was cut off: {describe(error)}") from error
+                delay = attempts.delay_after(error)
+            self._go_on(delay)
+
+    def upload(
+        self, path: str, source: Source, *, kind: str, params: Mapping[str, Any], key: str
+    ) -> Any:
+        """Sends a source with POST, in pieces, and returns the JSON of a 2xx. `key` makes the request
+        safe to repeat; what the source can give only once is sent once."""
+        if not source.is_repeatable:
+            # A request that may be repeated finds a node that answers, and a credential that it accepts.
+            self.request("GET", "/v1/me")
+        timeout = httpx.Timeout(REQUEST_TIMEOUT, write=PIECE_TIMEOUT, read=ANSWER_TIMEOUT)
+        attempts = self._attempts(time.monotonic() + self.retry_for)
+        given = {"content-type": kind, "idempotency-key": key}
+        while True:
+            try:
+                headers = {**given, **self._standing(attempts.refused)}
+                with closing(source.pieces()) as pieces:
+                    call = self._http.stream(
+                        "POST", self._url(path), content=pieces, params=_present(params),
+                        headers=headers, timeout=timeout,
+                    )  # fmt: skip
+                    with call as response:
+                        return read_json(response)
+            except (AbideError, httpx.TransportError) as error:
+                if source.failure is not None:
+                    raise source.failure
+                delay = attempts.delay_after(error, source.may_repeat)
+            self._go_on(delay)
+
+    def _attempts(self, end: float) -> Attempts:
+        return Attempts(len(self._urls), end, renews=callable(self._token))
+
+    def _url(self, path: str) -> str:
+        return self._urls[self._at % len(self._urls)] + path
+
+    def _go_on(self, delay: float | None) -> None:
+        """Goes on to the next node after a delay, or at once to the same one."""
+        if delay is not None:
             self._at += 1
-            if time.monotonic() + delay >= end:
-                raise problem
             time.sleep(delay)
 
     def frames(
@@ -152,7 +198,7 @@ class Transport:
             except ProtocolError as error:
                 problem = error
             except httpx.TransportError as error:
-                problem = NoAnswerError(f"no node streams: {_describe(error)}")
+                problem = NoAnswerError(f"no node streams: {describe(error)}")
                 problem.__cause__ = error
             tries += 1
             self._at += 1
@@ -173,15 +219,14 @@ class Transport:
             headers["last-event-id"] = after
         left = SILENCE_TIMEOUT if deadline is None else deadline - time.monotonic()
         timeout = httpx.Timeout(REQUEST_TIMEOUT, read=max(0.01, min(SILENCE_TIMEOUT, left)))
-        url = self._urls[self._at % len(self._urls)] + path
         call = self._http.stream(
-            "GET", url, params={"cursor": "chars"}, headers=headers, timeout=timeout
+            "GET", self._url(path), params={"cursor": "chars"}, headers=headers, timeout=timeout
         )
         with call as response:
             if response.status_code != 200:
-                _json(response)
-            if _media_type(response) != "text/event-stream":
-                raise ProtocolError(f"a stream of the type {_media_type(response)!r}")
+                read_json(response)
+            if media_type(response) != "text/event-stream":
+                raise ProtocolError(f"a stream of the type {media_type(response)!r}")
             parser = FrameParser()
             for chunk in response.iter_raw():
                 is_empty = True
@@ -219,14 +264,6 @@ def _present(params: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (params or {}).items() if value is not None}
 
 
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _media_type(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
 def _frame(frame: RawFrame) -> Frame:
     try:
         data = json.loads(frame.data)
@@ -235,30 +272,3 @@ def _frame(frame: RawFrame) -> Frame:
     if not isinstance(data, dict):
         raise ProtocolError(f"the data of a frame {frame.name!r} is no object")
     return Frame(frame.name, frame.id, data)
-
-
-def _json(response: httpx.Response) -> Any:
-    """The JSON of a 2xx. Raises a problem for any other status."""
-    body, size = [], 0
-    for chunk in response.iter_raw():
-        size += len(chunk)
-        if size > MAX_ANSWER_BYTES:
-            raise ProtocolError(f"an answer has more than {MAX_ANSWER_BYTES} bytes")
-        body.append(chunk)
-    is_json = _media_type(response).endswith("json")
-    document, error = None, None
-    try:
-        document = json.loads(b"".join(body)) if is_json else None
-    except ValueError as it:
-        error = it
-    if response.is_success:
-        if response.status_code == 204:
-            return None
-        if error is not None or not is_json:
-            raise ProtocolError(f"an answer of the type {_media_type(response)!r} is not JSON") from error
-        return document
-    try:
-        retry_after = float(response.headers.get("retry-after", ""))
-    except ValueError:
-        retry_after = 0.0
-    raise ProblemError.of(response.status_code, document, max(retry_after, 0.0) or None)
