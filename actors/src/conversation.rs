@@ -386,7 +386,10 @@ impl LiveConversation {
         if !self.activities.finish(&report.activity) {
             return Ok(());
         }
-        self.act(report.ended?).await
+        match report.ended? {
+            Action::OriginalGone => self.undo_fork().await,
+            action => self.act(action).await,
+        }
     }
 
     fn inspect(&self) -> Inspection {

@@ -16,6 +16,7 @@ use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, QueueName, Revision, ScheduledId,
     TurnId,
 };
+pub use abide_conversation::limits::MAX_MAP_BYTES;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::{Match, Scope};
@@ -32,9 +33,6 @@ pub use deletion_reason::{DeletionCondition, DeletionReason};
 pub use inspection::{Inspection, ReleaseOutcome};
 pub use steering::{RegenerateRequest, RewindRequest, WithdrawRequest};
 pub use update::UpdateRequest;
-
-/// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
-pub const MAX_MAP_BYTES: usize = 64 << 10;
 
 /// A request on its way to a conversation.
 ///

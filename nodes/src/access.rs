@@ -32,7 +32,6 @@ mod tenant_retention;
 pub use allowed::Allowed;
 pub(crate) use auth_file::CheckedAuthFile;
 pub(crate) use caller_conversations::CallerConversations;
-pub(crate) use claims::is_subject;
 pub(crate) use client_state::ClientState;
 pub use control::AccessControl;
 pub use credential::Scope;

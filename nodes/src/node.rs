@@ -26,7 +26,7 @@ use crate::access::AccessControl;
 use crate::config::{AdminAddress, Config};
 use crate::start_error::StartError;
 pub use builder::NodeBuilder;
-pub(crate) use stores::open_store;
+pub(crate) use stores::{open_store, open_store_to_read};
 
 /// How long the store may still be in use once the node has stopped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

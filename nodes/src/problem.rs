@@ -6,6 +6,7 @@ pub(crate) mod openai;
 use abide_actors::journal::StoreError;
 use abide_actors::request::RequestError;
 use abide_conversation::Rejection;
+use abide_conversation::limits::LimitError;
 use abide_registry::router::MoveError;
 use abide_registry::store::ListError;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -263,6 +264,12 @@ impl From<MoveError> for Problem {
             | MoveError::Runs(_) => Self::new(Kind::Conflict, detail),
             MoveError::Failed(error) => error.into(),
         }
+    }
+}
+
+impl From<LimitError> for Problem {
+    fn from(error: LimitError) -> Self {
+        Self::field(&error.field, error.rule)
     }
 }
 

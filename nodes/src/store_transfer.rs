@@ -1,26 +1,26 @@
 //! `abide export --store` and `abide import --store`: a whole store as lines, without a node.
 
 use std::io::{BufRead, Read, Write};
-use std::sync::Arc;
 
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_cli::BoxedTask;
-use abide_registry::store::{Store, embedded};
+use abide_registry::store::embedded;
 use abide_registry::transfer::{
-    ImportCounts, ImportError, MAX_LINE_BYTES, StoreImport, export_store,
+    Exported, ImportCounts, ImportError, MAX_LINE_BYTES, StoreImport, export_store,
 };
 use clap::Parser;
 use tokio::sync::mpsc;
 
 use crate::clock::SystemClock;
-use crate::config::{Cli, StoreUrl};
-use crate::node::open_store;
+use crate::config::{Cli, Config, StoreUrl};
+use crate::node::{open_store, open_store_to_read};
 
 /// How many lines wait to be written.
 const MAX_WAITING_LINES: usize = 4;
 
-/// Writes the whole store to standard output. Says what was done.
+/// Writes the whole store to standard output. Says what was done. It writes nothing into the store, so
+/// that no server has to promise anything.
 pub(crate) fn export(url: String) -> BoxedTask {
     Box::pin(async move {
         let url = parse(&url)?;
@@ -29,7 +29,7 @@ pub(crate) fn export(url: String) -> BoxedTask {
         {
             return Err(format!("--store: there is no store in {}", dir.display()));
         }
-        let store = open(url).await?;
+        let store = open_store_to_read(&config(url)?).await.map_err(|error| error.to_string())?;
         let (sender, mut lines) = mpsc::channel(MAX_WAITING_LINES);
         let export = tokio::spawn(async move { export_store(&*store, &sender).await });
         while let Some(line) = lines.recv().await {
@@ -37,22 +37,34 @@ pub(crate) fn export(url: String) -> BoxedTask {
             written.map_err(|error| error.to_string())?;
         }
         let exported = export.await.map_err(|error| error.to_string())?;
-        let count = exported.map_err(|error| error.to_string())?;
+        let Exported { conversations, missing, missing_ids } =
+            exported.map_err(|error| error.to_string())?;
         std::io::stdout().lock().flush().map_err(|error| error.to_string())?;
-        Ok(format!("{count} conversations exported"))
+        let told = format!("{conversations} conversations exported");
+        if missing == 0 {
+            return Ok(told);
+        }
+        let ids = missing_ids.join(", ");
+        Err(format!("{told}; {missing} could not be read, and are missing: {ids}"))
     })
 }
 
 /// Reads a whole store from standard input. Says what was done.
-pub(crate) fn import(url: String) -> BoxedTask {
+pub(crate) fn import(url: String, durability: Option<String>) -> BoxedTask {
     Box::pin(async move {
-        let store = open(parse(&url)?).await?;
+        let mut config = config(parse(&url)?)?;
+        if let Some(durability) = durability {
+            let parsed = durability.parse();
+            config.durability = parsed.map_err(|error: String| format!("--durability: {error}"))?;
+        }
+        let store = open_store(&config).await.map_err(|error| error.to_string())?;
         let clock = SystemClock;
         let me = Holder {
             node: NodeName::new("import"),
             incarnation: Incarnation::new(abide_actors::clock::Clock::id(&clock, "inc")),
         };
-        let mut import = StoreImport::new(store, me, abide_actors::clock::Clock::now(&clock));
+        let mut import =
+            StoreImport::new(store, me, || abide_actors::clock::Clock::now(&SystemClock));
         let mut number = 0_u64;
         loop {
             // The store's own tasks go on while the input is awaited.
@@ -85,7 +97,10 @@ fn summary(counts: &ImportCounts) -> String {
     let mut line = format!("{imported} conversations imported, {skipped} were there already");
     for (what, ids) in [
         ("with fewer events (delete them and repeat)", shorter),
-        ("left out, since they were deleted while they were exported", cut_off),
+        (
+            "left out, since they were deleted while they were exported, or could not be read",
+            cut_off,
+        ),
     ] {
         if !ids.is_empty() {
             let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
@@ -115,8 +130,8 @@ fn parse(url: &str) -> Result<StoreUrl, String> {
     }
 }
 
-async fn open(store: StoreUrl) -> Result<Arc<dyn Store>, String> {
-    // The certificates of a Redis are those of the environment, as for a node.
+/// The certificates and the keys of the store are those of the environment, as for a node.
+fn config(store: StoreUrl) -> Result<Config, String> {
     let Cli { serve, .. } = Cli::try_parse_from(["abide"]).map_err(|error| error.to_string())?;
-    open_store(&crate::Config { store, ..serve }).await.map_err(|error| error.to_string())
+    Ok(Config { store, ..serve })
 }

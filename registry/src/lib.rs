@@ -36,3 +36,6 @@ pub mod suspension_metrics;
 pub mod takeover;
 pub mod ticks;
 pub mod transfer;
+
+/// How far the clocks of two nodes are apart at most.
+pub(crate) const CLOCK_SKEW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);

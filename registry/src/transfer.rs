@@ -9,7 +9,7 @@ mod line;
 mod store;
 
 pub use error::ImportError;
-pub use export::{ExportError, export, export_store};
+pub use export::{ExportError, Exported, export, export_store};
 pub use import::{Import, NeededDefinition, Taken};
 pub use line::MAX_LINE_BYTES;
 pub use store::{ImportCounts, StoreImport};

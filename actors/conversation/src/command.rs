@@ -51,6 +51,8 @@ pub enum Action {
     Create(Create),
     /// The next events of the original arrived, for a fork whose prefix is being copied.
     EventsCopied(CopiedEvents),
+    /// The original is gone before its prefix was copied. Nothing is decided: the fork is to be deleted.
+    OriginalGone,
     Send(Send),
     Start(Start),
     ModelReplied(ModelReplied),

@@ -48,8 +48,11 @@ use crate::command::{Action, Command};
 use crate::event::{Event, EventData};
 use crate::key_value::StateRejection;
 use crate::state::State;
+pub(crate) use dispatch::MAX_RUNNING_DISPATCHES;
 use draft::Draft;
+pub(crate) use expiry::check_end;
 pub use external::check_proof;
+pub(crate) use schedule::{MAX_SCHEDULED_MESSAGES, MAX_WAITING_MESSAGES};
 
 /// Why a command was rejected. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -129,7 +132,7 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
         };
     }
     match command.action {
-        Action::EventsCopied(_) => return Err(Rejection::Stale),
+        Action::EventsCopied(_) | Action::OriginalGone => return Err(Rejection::Stale),
         Action::Create(create) => create::create(&mut draft, create)?,
         Action::Send(send) => send::send(&mut draft, send)?,
         Action::Start(start) => start::start(&mut draft, start)?,

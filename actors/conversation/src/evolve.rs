@@ -148,9 +148,8 @@ fn update(state: &mut State, updated: &Updated) {
 /// The prefix is complete. The original's parent, children, remembered decisions and usage stay
 /// with the original.
 fn finish_fork(state: &mut State, event: &Event, fork: &Fork) {
-    // The prefix may be that of a fork, which was completed long ago. A prefix that is shorter than was
-    // asked for, because the original was deleted meanwhile, names another last event.
-    if state.forking.as_ref().is_some_and(|own| own.conversation_id != fork.conversation_id) {
+    // The prefix may be that of a fork, which was completed long ago.
+    if state.forking.as_ref().is_some_and(|own| !own.is_ended_by(event.seq, fork)) {
         return;
     }
     state.forking = None;

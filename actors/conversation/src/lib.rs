@@ -22,6 +22,7 @@ pub mod identity;
 pub mod ids;
 mod json;
 pub mod key_value;
+pub mod limits;
 pub mod message;
 pub mod numbers;
 pub mod parent;

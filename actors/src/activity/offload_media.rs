@@ -40,6 +40,7 @@ pub(super) async fn offload_media(
         }
         Action::Create(_)
         | Action::EventsCopied(_)
+        | Action::OriginalGone
         | Action::Send(_)
         | Action::Start(_)
         | Action::ModelFailed(_)

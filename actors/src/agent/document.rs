@@ -11,6 +11,7 @@ mod tool;
 mod tool_policy;
 
 use abide_conversation::AgentName;
+use abide_conversation::limits::MAX_STEPS;
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::usage::Budget;
 use serde::Deserialize;
@@ -59,7 +60,7 @@ pub struct AgentDocument {
     pub(super) suspension_timeout: Option<PositiveDuration>,
     /// Model calls in one turn.
     #[schema(value_type = Option<u32>, default = 25, minimum = 1, maximum = 1000)]
-    pub(super) max_steps: Option<Whole<1, 1000>>,
+    pub(super) max_steps: Option<Whole<1, MAX_STEPS>>,
     #[schema(value_type = Option<Budget>)]
     pub(super) budget: Option<BudgetDocument>,
     pub(super) retry: Option<RetryDocument>,

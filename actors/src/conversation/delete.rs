@@ -103,7 +103,7 @@ impl LiveConversation {
     }
 
     /// Deletes what the store has of the conversation, and its files.
-    async fn erase(
+    pub(super) async fn erase(
         &mut self,
         keys: &[IdempotencyKey],
         reason: DeletionReason,

@@ -8,9 +8,9 @@ use abide_conversation::{Action, Rejection, Seq};
 use super::not_done::NotDone;
 use super::{ExitReason, LiveConversation, with_store_timeout};
 use crate::access::Access;
-use crate::journal::{ConversationSummary, StoreError};
+use crate::journal::ConversationSummary;
 use crate::request::{
-    DeliveryOutcome, ForkRequest, Reply, ReplyPort, RequestContext, RequestError,
+    DeletionReason, DeliveryOutcome, ForkRequest, Reply, ReplyPort, RequestContext, RequestError,
 };
 
 /// The events of a prefix that are read at once before the copy: each may be a megabyte.
@@ -47,6 +47,16 @@ impl LiveConversation {
         }
     }
 
+    /// Deletes a fork whose original is gone before all of its prefix was copied: nobody is to take what
+    /// there is for the whole. Who waits for it learns that the original is not there.
+    pub(super) async fn undo_fork(&mut self) -> Result<(), ExitReason> {
+        if self.state.forking.is_some() {
+            tracing::info!(conversation = %self.id, "fork deleted whose original is gone");
+            self.erase(&[], DeletionReason::Original).await?;
+        }
+        Ok(())
+    }
+
     async fn begin_fork(
         &mut self,
         request: ForkRequest,
@@ -72,15 +82,16 @@ impl LiveConversation {
 
     /// Refuses a prefix of which something cannot be read before anything of the fork is stored: a
     /// copy that cannot end would be a conversation that nobody can use.
-    async fn require_readable(&self, fork: Option<&Fork>) -> Result<(), StoreError> {
-        let Some(Fork { conversation_id, at_seq }) = fork else { return Ok(()) };
+    async fn require_readable(&self, fork: Option<&Fork>) -> Result<(), RequestError> {
+        let Some(Fork { conversation_id, at_seq, .. }) = fork else { return Ok(()) };
         let original = self.id.sibling(conversation_id);
         let mut after = Seq::ZERO;
         while after < *at_seq {
             let left = usize::try_from(at_seq.since(after)).unwrap_or(usize::MAX);
             let page = self.services.journal.events(&original, after, PAGE_EVENTS.min(left));
-            // One that is deleted meanwhile ends where its copy ends.
-            let Some(last) = with_store_timeout(page).await?.pop() else { break };
+            let Some(last) = with_store_timeout(page).await?.pop() else {
+                return Err(Rejection::NotFound.into());
+            };
             after = last.seq;
         }
         Ok(())
@@ -102,7 +113,7 @@ impl LiveConversation {
         let last_seq = newest.first().map_or(Seq::ZERO, |event| event.seq);
         let first = with_store_timeout(journal.events(&original, Seq::ZERO, 1)).await?.pop();
         let summary = with_store_timeout(journal.summary(&original)).await?;
-        let (Some(Event { data: EventData::Created(created), .. }), Some(summary)) =
+        let (Some(Event { data: EventData::Created(created), at: first_at, .. }), Some(summary)) =
             (first, summary)
         else {
             return Err(Rejection::NotFound.into());
@@ -120,7 +131,11 @@ impl LiveConversation {
             metadata,
             tools,
             parent: None,
-            fork: Some(Fork { conversation_id: from, at_seq: last_seq }),
+            fork: Some(Fork {
+                conversation_id: from,
+                at_seq: last_seq,
+                created_at: Some(first_at),
+            }),
             title: None,
             // The fork is a new conversation, which its owner may keep for longer.
             expires_at: None,

@@ -19,6 +19,8 @@ pub enum DeletionReason {
     Erasure,
     /// It is a child that nobody waits for.
     Parent,
+    /// It is a fork whose original was gone before its prefix was copied.
+    Original,
 }
 
 impl DeletionReason {
@@ -30,6 +32,7 @@ impl DeletionReason {
             Self::ExpiresAt => "expires_at",
             Self::Erasure => "erasure",
             Self::Parent => "parent",
+            Self::Original => "original",
         }
     }
 }
@@ -73,7 +76,8 @@ impl Request {
             DeletionReason::Idle
             | DeletionReason::ExpiresAt
             | DeletionReason::Erasure
-            | DeletionReason::Parent => Self::DeleteFor(reason),
+            | DeletionReason::Parent
+            | DeletionReason::Original => Self::DeleteFor(reason),
         }
     }
 
@@ -110,6 +114,7 @@ mod tests {
             DeletionReason::ExpiresAt,
             DeletionReason::Erasure,
             DeletionReason::Parent,
+            DeletionReason::Original,
         ] {
             assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.as_str()));
             assert_eq!(Request::delete(reason).deletion_reason(), Some(reason));

@@ -28,8 +28,9 @@ pub struct Host {
     pub load_agents: fn(&Path) -> Result<Vec<AgentFile>, Vec<String>>,
     /// Writes the store of this URL to standard output as lines. Says what was done.
     pub export_store: fn(String) -> BoxedTask,
-    /// Reads such lines from standard input into the store of this URL. Says what was done.
-    pub import_store: fn(String) -> BoxedTask,
+    /// Reads such lines from standard input into the store of this URL, with this durability if one is
+    /// given. Says what was done.
+    pub import_store: fn(String, Option<String>) -> BoxedTask,
     /// The whole command line, for completions and manual pages.
     pub command_line: fn() -> clap::Command,
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_conversation::Timestamp;
 use abide_conversation::identity::{AuthMethod, Identity, Role, Subject, Tenant};
+use abide_conversation::limits::{is_name, is_subject};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -13,8 +14,6 @@ use super::document::{IssuerRules, MAX_TTL, TenantSettings};
 
 /// How far the clocks of issuers may differ from ours.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
-/// The longest `sub`, name or group.
-const MAX_NAME_CHARS: usize = 255;
 /// The groups that are kept of a JWT.
 const MAX_GROUPS: usize = 200;
 /// The methods (RFC 8176) that are a second factor.
@@ -108,15 +107,6 @@ fn groups(rules: &IssuerRules, claims: &Value) -> Option<Vec<String>> {
 fn mfa_at(claims: &Value, now: Timestamp) -> Option<Timestamp> {
     let has_factor = strings(&claims["amr"]).any(|method| SECOND_FACTORS.contains(&method));
     time(&claims["auth_time"]).filter(|at| has_factor && *at <= add(now, LEEWAY))
-}
-
-/// Whether a `sub` can be a principal: `system` is the program itself.
-pub(crate) fn is_subject(sub: &str) -> bool {
-    is_name(sub) && sub != "system"
-}
-
-fn is_name(text: &str) -> bool {
-    (1..=MAX_NAME_CHARS).contains(&text.chars().count()) && !text.chars().any(char::is_control)
 }
 
 fn text(claim: &Value) -> Option<&str> {

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use abide_conversation::identity::{
     ABIDE_ISSUER, AuthMethod, Identity, Role, Subject, Tenant, TokenMinter,
 };
+use abide_conversation::limits::is_subject;
 use abide_conversation::{AgentName, CallId, ConversationId, Timestamp};
 use jsonwebtoken::Header;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::claims::is_subject;
 use super::credential::{Credential, Scope, TokenGrant, TokenTarget};
 use super::credential_error::CredentialError;
 use super::document::{Algorithm, TokenKeys};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use abide_actors::agents::Agents;
 use abide_conversation::ids::is_segment;
+use abide_conversation::limits::is_subject;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::usage::Usage;
 use abide_conversation::{AgentName, ConversationId, Seq, Tenant, Timestamp};
@@ -24,8 +25,8 @@ use super::extract;
 use super::extract::Query;
 use super::problem::Problem;
 use super::{Api, MAX_CONCURRENT_INSPECTIONS};
+use crate::access::Allowed;
 use crate::access::permission::ListConversations;
-use crate::access::{Allowed, is_subject};
 
 /// What begins the names of the parameters that ask for metadata.
 const METADATA_PREFIX: &str = "metadata.";

@@ -7,8 +7,8 @@ use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::identity::{Participants, Role};
-use abide_conversation::keep_null;
 use abide_conversation::{AgentName, ConversationId, Revision, Scoped, Seq, Timestamp};
+use abide_conversation::{keep_null, limits};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -22,14 +22,8 @@ use super::extract::{Body, Idempotency, Path, Query};
 use super::moment;
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDocument};
 use super::problem::{Kind, Problem};
+use crate::access::Allowed;
 use crate::access::permission::{CreateConversations, Delete, Fork, Read, Update};
-use crate::access::{Allowed, is_subject};
-
-/// Each is stored with the conversation and with every open suspension.
-const MAX_MEMBERS: usize = 100;
-const MAX_TITLE_CHARS: usize = 200;
-const SUBJECT_RULE: &str =
-    "must be 1 to 255 characters without control characters, and not \"system\"";
 
 /// A conversation to be created.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -89,7 +83,7 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewConversation { id, agent: name, assigns, metadata, tools, .. } = body.value;
     let NewConversation { owner, members, title, expires_at, .. } = body.value;
-    check_title(title.as_deref())?;
+    limits::check_title(title.as_deref())?;
     let id = allowed.new_conversation(&id.unwrap_or_else(|| api.clock.id("conv")))?;
     let agent = agent_name(&name)?;
     allowed.check_create(&agent)?;
@@ -121,43 +115,15 @@ fn participants(
     members: Vec<String>,
 ) -> Result<Participants, Problem> {
     if let Some(owner) = &owner {
-        if !is_subject(owner) {
-            return Err(Problem::field("owner", SUBJECT_RULE));
-        }
+        limits::check_owner(owner)?;
         let is_own = allowed.subject() == Some(owner);
         if !is_own && !allowed.has_role(&[Role::Backend]) {
             return Err(Problem::field("owner", "only a backend may name another than itself"));
         }
     }
-    check_members(&members)?;
+    limits::check_members(&members)?;
     let owner = owner.or_else(|| allowed.subject().map(str::to_owned));
     Ok(Participants { owner, members })
-}
-
-fn check_title(title: Option<&str>) -> Result<(), Problem> {
-    let is_title = |title: &str| {
-        (1..=MAX_TITLE_CHARS).contains(&title.chars().count())
-            && !title.chars().any(char::is_control)
-    };
-    match title {
-        Some(title) if !is_title(title) => {
-            let rule = "must be 1 to 200 characters without control characters";
-            Err(Problem::field("title", rule))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn check_members(members: &[String]) -> Result<(), Problem> {
-    if members.len() > MAX_MEMBERS {
-        return Err(Problem::field("members", format!("must be at most {MAX_MEMBERS}")));
-    }
-    for (index, member) in members.iter().enumerate() {
-        if !is_subject(member) {
-            return Err(Problem::field(&format!("members[{index}]"), SUBJECT_RULE));
-        }
-    }
-    Ok(())
 }
 
 /// What is to be written about a conversation. What is absent stays as it is.
@@ -200,8 +166,8 @@ pub(super) async fn update(
 ) -> Result<Json<Snapshot>, Problem> {
     let ConversationPatch { metadata, members, title, expires_at } = body.value;
     let id = allowed.conversation(&id)?;
-    check_members(members.as_deref().unwrap_or_default())?;
-    check_title(title.as_ref().and_then(Option::as_deref))?;
+    limits::check_members(members.as_deref().unwrap_or_default())?;
+    limits::check_title(title.as_ref().and_then(Option::as_deref))?;
     let metadata = metadata.map(|patch| extract::bounded("metadata", patch)).transpose()?;
     let keys = idempotency.keys(&allowed, body.fingerprint);
     let by = allowed.principal();

@@ -3,6 +3,7 @@
 mod document;
 
 use abide_actors::request::IdempotencyKey;
+use abide_conversation::limits::is_subject;
 use abide_conversation::{ConversationId, ErasureId, Scoped};
 use abide_registry::erasure::Erasure;
 use abide_registry::erasures::{self, find_running};
@@ -19,8 +20,8 @@ use super::conversations::reserved;
 use super::extract::{self, Body, Idempotency, Path, Query};
 use super::openapi::{ErasurePath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
+use crate::access::Allowed;
 use crate::access::permission::ManageErasures;
-use crate::access::{Allowed, is_subject};
 use crate::operations::Act;
 
 /// How many erasures of one tenant may run at a time.

@@ -6,6 +6,7 @@ use abide_actors::agent::{self, Format};
 use abide_actors::model::big_numbers::{OVER_64_BITS, find_rounded};
 use abide_actors::request::{IdempotencyKey, MAX_MAP_BYTES};
 use abide_conversation::Seq;
+use abide_conversation::limits::check_map;
 use axum::body::HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
@@ -279,11 +280,8 @@ impl Idempotency {
 
 /// Refuses `assigns` or `metadata` that are too large.
 pub fn bounded(field: &str, map: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
-    if serde_json::to_string(&map).is_ok_and(|text| text.len() <= MAX_MAP_BYTES) {
-        Ok(map)
-    } else {
-        Err(Problem::field(field, format!("is larger than {MAX_MAP_BYTES} bytes")))
-    }
+    check_map(field, &map)?;
+    Ok(map)
 }
 
 /// Refuses a JSON value that is larger than `assigns` may be.

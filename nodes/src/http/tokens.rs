@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::identity::Role;
+use abide_conversation::limits::is_subject;
 use abide_conversation::state::State as ConversationState;
 use abide_conversation::{AgentName, CallId, Timestamp, is_segment};
 use axum::Json;
@@ -20,7 +21,7 @@ use super::conversations::agent_name;
 use super::extract::Body;
 use super::problem::{Kind, Problem};
 use crate::access::permission::MintTokens;
-use crate::access::{Allowed, MAX_TTL, Scope, TokenGrant, TokenTarget, is_subject};
+use crate::access::{Allowed, MAX_TTL, Scope, TokenGrant, TokenTarget};
 
 /// The calls of one reply link.
 const MAX_CALLS: usize = 100;

@@ -231,9 +231,11 @@ fn problem(line: usize, error: ImportError) -> Problem {
         | ImportError::OtherFormat(_)
         | ImportError::Misplaced(_)
         | ImportError::StoreEndMissing
+        | ImportError::Missing { .. }
         | ImportError::UnknownMember(_)
         | ImportError::UnknownEvent(_)
         | ImportError::Illegal(_)
+        | ImportError::OverLimit(_)
         | ImportError::Rejected(_)
         | ImportError::OtherHash
         | ImportError::MissingRevision(_) => {

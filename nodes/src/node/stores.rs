@@ -38,6 +38,18 @@ pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartE
     open(config).await.map(|stores| stores.store)
 }
 
+/// Opens the configured store for whoever only reads it: no server has to promise anything.
+pub(crate) async fn open_store_to_read(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+    match &config.store {
+        StoreUrl::Redis(url) => {
+            let keys = read_keys(config)?;
+            let url = with_certificates(url, config)?;
+            shared(&url, redis::Durability::Nothing, keys).await.map(|stores| stores.store)
+        }
+        StoreUrl::Memory | StoreUrl::Embedded(_) => open_store(config).await,
+    }
+}
+
 pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
     let keys = read_keys(config)?;
     match &config.store {
@@ -62,7 +74,12 @@ pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
             Ok(Stores { close_watch, failure_watch, ..standalone(Arc::new(store)) })
         }
         StoreUrl::Redis(url) => {
-            shared(&with_certificates(url, config)?, config.durability, keys).await
+            let durability = match config.durability {
+                Durability::Fsync => redis::Durability::Fsync,
+                Durability::Os => redis::Durability::Os,
+                Durability::Replicas(count) => redis::Durability::Replicas(count),
+            };
+            shared(&with_certificates(url, config)?, durability, keys).await
         }
     }
 }
@@ -104,14 +121,9 @@ fn standalone(store: Arc<dyn Store>) -> Stores {
 
 async fn shared(
     url: &RedisUrl,
-    durability: Durability,
+    durability: redis::Durability,
     keys: Option<KeyRing>,
 ) -> Result<Stores, StartError> {
-    let durability = match durability {
-        Durability::Fsync => redis::Durability::Fsync,
-        Durability::Os => redis::Durability::Os,
-        Durability::Replicas(count) => redis::Durability::Replicas(count),
-    };
     let opened = Redis::open_encrypted(url, durability, keys).await.map_err(|error| match error {
         OpenError::Away { .. } => StartError::Broken(error.to_string()),
         _ => StartError::Config(error.to_string()),

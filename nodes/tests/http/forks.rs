@@ -15,7 +15,9 @@ async fn a_fork_is_made_once_under_its_key_and_shows_where_it_came_from() {
     keyed(json!({})).await.is_problem(422, "invalid-request");
     let id = made.body["id"].as_str().unwrap();
     let journal = api.get(&format!("/v1/conversations/{id}/journal")).await.body;
-    let from = json!({"conversation_id": "x", "at_seq": 1});
+    let original = api.get("/v1/conversations/x/journal").await.body;
+    let created_at = &original["events"][0]["at"];
+    let from = json!({"conversation_id": "x", "at_seq": 1, "created_at": created_at});
     assert_eq!(journal["events"][0]["data"]["fork"], from);
     assert_eq!(journal["events"][1]["type"], "forked");
     assert_eq!(journal["last_seq"], 2);

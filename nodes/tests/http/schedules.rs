@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::access::{GuardedApi, key_line};
+use crate::access::{GuardedApi, key, key_line};
 use crate::api::{Api, DEADLINE};
 
 const DAILY: &str = "/v1/schedules/daily";
@@ -172,6 +172,51 @@ async fn a_schedule_is_its_owners_and_its_messages_are_too() {
         assert!(tokio::time::Instant::now() < deadline, "{read:?}");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
+}
+
+/// Waits until the node knows which blobs are named, without which it drops none.
+async fn wait_for_blob_names(guarded: &GuardedApi) {
+    let url = format!("http://{}/admin/indexes", guarded.api.node.admin);
+    let known = tokio::time::timeout(DEADLINE, async {
+        loop {
+            let request = reqwest::Client::new().get(&url).bearer_auth(key("ops"));
+            let indexes: Value = request.send().await.unwrap().json().await.unwrap();
+            if indexes["rebuild"]["has_blob_names"] == true {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    known.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_put_over_anothers_schedule_keeps_no_blob() {
+    let keys = json!({"keys": [key_line("ann", &["user"]), key_line("eve", &["user"]),
+        key_line("shop", &["backend"]), key_line("dev", &["author"]),
+        key_line("ops", &["operator"])], "tenants": {"default": {}}});
+    let guarded = GuardedApi::start(&keys).await;
+    wait_for_blob_names(&guarded).await;
+    let agent = json!({"model": {"provider": "scripted", "script": [{"text": "hi"}]}});
+    assert_eq!(guarded.send("dev", "PUT", "/v1/agents/one", agent).await.status, 201);
+    let plain = json!({"agent": "one", "every": "24h", "text": "hi"});
+    assert_eq!(guarded.send("ann", "PUT", DAILY, plain).await.status, 201);
+    let source = json!({"type": "base64", "mimeType": "image/png", "data": "AAEC".repeat(1_000)});
+    let photo = json!({"agent": "one", "every": "24h",
+        "content": [{"type": "image", "source": source}]});
+    let own = guarded.send("eve", "PUT", "/v1/schedules/own", photo.clone()).await;
+    let id = own.body["content"][0]["source"]["blobId"].as_str().unwrap();
+    let path = format!("/v1/blobs/{id}");
+    let read = async || {
+        let request = guarded.api.request("GET", &path).bearer_auth(key("shop"));
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(read().await, 200);
+    assert_eq!(guarded.send("eve", "PUT", DAILY, photo).await.status, 403);
+    assert_eq!(read().await, 200, "it is that of another schedule");
+    let gone = guarded.send("eve", "DELETE", "/v1/schedules/own", Value::Null).await;
+    assert_eq!(gone.status, 204);
+    assert_eq!(read().await, 404);
 }
 
 /// The results of a batch without the instances of their problems, which are those of the request.

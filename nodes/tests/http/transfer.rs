@@ -1,6 +1,7 @@
 //! Conversations that move: what an export wrote is read elsewhere, as a copy or under its id.
 
 mod damaged;
+mod limits;
 
 use std::time::Duration;
 

@@ -5,9 +5,9 @@ use abide_actors::request::{Reply, Request, RequestError};
 use abide_conversation::erase::SubjectAlias;
 use abide_conversation::{ConversationId, Rejection, Scoped, Seq, Tenant, Timestamp};
 use futures::{StreamExt, stream};
-use jiff::SignedDuration;
 
 use super::eraser::{EraseError, Eraser};
+use crate::CLOCK_SKEW;
 use crate::erasure::{Erasure, ErasureStep};
 use crate::store::{Direction, ListQuery, ListedConversation, Period, SummaryFilter};
 
@@ -18,8 +18,6 @@ const STEP_CONVERSATIONS: usize = 200;
 const MAX_CONCURRENT_READS: usize = 4;
 /// How many events are read at once: each may be a megabyte.
 const EVENT_PAGE_SIZE: usize = 64;
-/// How far the clocks of two nodes are apart at most.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// How many events of a journal named the subject, and how many had the alias before.
 #[derive(Clone, Copy, Debug, Default)]

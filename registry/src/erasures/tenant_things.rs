@@ -6,7 +6,8 @@ use std::pin::pin;
 use abide_actors::notices::Webhook;
 use abide_actors::usage_counts::day_of;
 use abide_conversation::erase::SubjectAlias;
-use abide_conversation::{Scoped, Tenant};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, Scoped, Tenant};
 use futures::TryStreamExt;
 
 use super::eraser::{EraseError, Eraser};
@@ -19,7 +20,7 @@ use crate::store::{KeyChange, StoredKey, WebhookChange, WebhookEdit, pages};
 const PAGE_SIZE: usize = 100;
 /// Entries of the operators' audit that one step reads.
 const STEP_OPERATIONS: usize = 500;
-/// How often a change of a schedule or the webhooks is tried anew because another one came first.
+/// How often a change of a schedule, a decision or the webhooks is tried anew because another one came first.
 const MAX_ATTEMPTS: usize = 8;
 /// What the subject of an API key begins with; its id follows.
 const KEY_SUBJECT: &str = "key:";
@@ -97,18 +98,42 @@ impl Eraser {
     ) -> Result<(), EraseError> {
         for agent in self.store.agents(tenant).await? {
             let agent = Scoped::new(tenant, &agent.name);
-            for mut decision in self.store.decisions(&agent).await? {
-                let id = decision.id.clone();
+            for decision in self.store.decisions(&agent).await? {
                 if decision.by.as_str() == alias.subject {
-                    let removed = self.store.set_decision(&agent, &id, None).await?;
+                    let removed = self.store.set_decision(&agent, &decision.id, None).await?;
                     erasure.report.deleted.decisions += u64::from(removed);
-                } else if alias.decision(&mut decision) {
-                    self.store.set_decision(&agent, &id, Some(&decision)).await?;
-                    erasure.report.rewritten.decisions += 1;
+                } else {
+                    let renamed = self.rename_in_decision(&agent, decision, alias).await?;
+                    erasure.report.rewritten.decisions += u64::from(renamed);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Puts the alias among the voters of a decision, which may be revoked meanwhile, or rewritten by
+    /// another erasure. Returns whether it named the subject.
+    async fn rename_in_decision(
+        &self,
+        agent: &Scoped<AgentName>,
+        mut decision: RememberedDecision,
+        alias: &SubjectAlias,
+    ) -> Result<bool, EraseError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let mut next = decision.clone();
+            if !alias.decision(&mut next) {
+                return Ok(false);
+            }
+            if self.store.replace_decision(agent, &decision, &next).await? {
+                return Ok(true);
+            }
+            let mut present = self.store.decisions(agent).await?.into_iter();
+            let Some(present) = present.find(|present| present.id == decision.id) else {
+                return Ok(false);
+            };
+            decision = present;
+        }
+        Err(EraseError::Left(format!("{}: the decision changes too often", decision.id)))
     }
 
     /// The webhooks of a tenant stay when the person goes who made them.

@@ -191,6 +191,7 @@ macro_rules! conformance {
             what_was_read_before_a_rewrite_is_not_listed_after_it,
             the_usage_of_an_owner_goes_to_the_alias,
             an_entry_of_the_operators_audit_is_replaced_at_its_place,
+            a_decision_is_replaced_only_as_it_was_read,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

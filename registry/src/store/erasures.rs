@@ -2,7 +2,8 @@
 
 use abide_actors::journal::StoreError;
 use abide_conversation::erase::SubjectAlias;
-use abide_conversation::{ErasureId, Scoped, Tenant, Timestamp};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, ErasureId, Scoped, Tenant, Timestamp};
 use async_trait::async_trait;
 use jiff::civil::Date;
 
@@ -56,6 +57,15 @@ pub trait Erasures: Send + Sync + 'static {
         tenant: Option<&Tenant>,
         entry: &ChainEntry,
     ) -> Result<(), StoreError>;
+
+    /// Replaces a decision of an agent, if it is still as it was read. Returns whether that was so;
+    /// otherwise nothing is written, so that one that was revoked meanwhile stays so.
+    async fn replace_decision(
+        &self,
+        agent: &Scoped<AgentName>,
+        read: &RememberedDecision,
+        next: &RememberedDecision,
+    ) -> Result<bool, StoreError>;
 
     /// Overwrites what deletions have left where the store keeps its data, as far as that is the
     /// store's own to do.

@@ -140,7 +140,7 @@ impl Redis {
         let writing = || Connection::durable(servers.clone());
         let replicas = match durability {
             Durability::Replicas(replicas) => Some(usize::from(replicas.get())),
-            Durability::Fsync | Durability::Os => None,
+            Durability::Fsync | Durability::Os | Durability::Nothing => None,
         };
         let number = |count| replicas.map_or(0, |_| count);
         Self {

@@ -1,6 +1,7 @@
 //! Why an import was refused.
 
 use abide_actors::journal::StoreError;
+use abide_conversation::limits::LimitError;
 use abide_conversation::{IllegalEvent, Rejection, Revision};
 
 use super::line::EXPORT_FORMAT;
@@ -19,10 +20,16 @@ pub enum ImportError {
     /// The lines may have been cut off between two conversations.
     #[error("is the last one, but the end of the store is missing, and so may be conversations")]
     StoreEndMissing,
+    /// The lines say so themselves; what they have is imported.
+    #[error("missing: {count} conversations could not be read where the file was written: {ids}")]
+    Missing { count: u64, ids: String },
     #[error("type: is of a newer format: {0:?} is an event that this version does not know")]
     UnknownEvent(String),
     #[error("{member}: cannot have happened: {0}", member = .0.member())]
     Illegal(#[from] IllegalEvent),
+    /// A value that no request may give.
+    #[error(transparent)]
+    OverLimit(#[from] LimitError),
     #[error("cannot be copied: {0}")]
     Rejected(#[from] Rejection),
     #[error("is a blob whose bytes have another hash than its id")]

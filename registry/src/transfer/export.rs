@@ -16,6 +16,9 @@ use crate::store::{ListError, Page, Store, StoredAgent, SummaryFilter};
 /// How many events, and conversations, are read at a time.
 const PAGE_ROWS: usize = 64;
 
+/// How many conversations that are left out are named.
+const MAX_NAMED: usize = 20;
+
 /// Why an export is not whole.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -41,11 +44,33 @@ pub async fn export(
     writer.write(&summary).await
 }
 
+/// What an export of a store has written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    pub conversations: u64,
+    /// How many could not be read, and were left out.
+    pub missing: u64,
+    /// The first of those.
+    pub missing_ids: Vec<String>,
+}
+
+impl Exported {
+    fn note_missing(&mut self, id: &Scoped<ConversationId>) {
+        self.missing += 1;
+        if self.missing_ids.len() < MAX_NAMED {
+            self.missing_ids.push(id.to_string());
+        }
+    }
+}
+
 /// Writes the agents of all tenants, and each of their conversations as it is at that moment; the
-/// last line says that all were written. Returns how many conversations were written; one that is
-/// deleted meanwhile is left out.
-pub async fn export_store(store: &dyn Store, lines: &Sender<Vec<u8>>) -> Result<u64, ExportError> {
-    let mut count = 0;
+/// last line says how many were written. One that is deleted meanwhile is left out, and so is one that
+/// cannot be read, which the last line says.
+pub async fn export_store(
+    store: &dyn Store,
+    lines: &Sender<Vec<u8>>,
+) -> Result<Exported, ExportError> {
+    let mut exported = Exported::default();
     let mut tenants = store.all_tenants().await?;
     tenants.insert(abide_conversation::Tenant::default());
     for tenant in &tenants {
@@ -61,10 +86,14 @@ pub async fn export_store(store: &dyn Store, lines: &Sender<Vec<u8>>) -> Result<
                 ListError::Cursor => StoreError::Unavailable(error.to_string()),
             })?;
             for (id, _) in items {
+                // What was written of one that is left out has no end, so that nobody reads it.
                 match export(store, &id, true, lines).await {
-                    Ok(()) => count += 1,
-                    // It was deleted meanwhile: its end is missing, so that nobody reads it.
+                    Ok(()) => exported.conversations += 1,
                     Err(ExportError::NotFound) => {}
+                    Err(ExportError::Store(StoreError::Unreadable(reason))) => {
+                        tracing::error!(conversation = %id, reason, "conversation not exported");
+                        exported.note_missing(&id);
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -74,8 +103,9 @@ pub async fn export_store(store: &dyn Store, lines: &Sender<Vec<u8>>) -> Result<
             }
         }
     }
-    send(lines, &Line::StoreEnd { conversations: count }).await?;
-    Ok(count)
+    let Exported { conversations, missing, missing_ids } = exported.clone();
+    send(lines, &Line::StoreEnd { conversations, missing, missing_ids }).await?;
+    Ok(exported)
 }
 
 struct Writer<'a> {

@@ -13,6 +13,7 @@ use abide_conversation::command::{CopiedEvents, Create, Update};
 use abide_conversation::event::{Created, EventData, lost_member};
 use abide_conversation::fork::Fork;
 use abide_conversation::identity::Participants;
+use abide_conversation::limits::check_event;
 use abide_conversation::{
     Action, AgentName, CheckedFold, Command, ConversationId, Event, IllegalEvent, Principal,
     Revision, Scoped, Seq, State, Tenant, Timestamp, decide_and_fold, from_json,
@@ -23,6 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::claim::claim_whole;
 use super::error::ImportError;
 use super::line::{EXPORT_FORMAT, Line, MAX_BLOB_BYTES, MAX_DEPTH, MAX_EVENT_BYTES, Marker, depth};
+use crate::CLOCK_SKEW;
 use crate::cluster_client::ClusterClient;
 use crate::store::{StagedJournal, Store, StoredAgent};
 
@@ -280,6 +282,11 @@ impl Import {
                 "data.agent: names another agent than the conversation",
             ));
         }
+        let latest = self.now.checked_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+        if event.at > latest {
+            return Err(ImportError::Misplaced("at: lies in the future, by more than a minute"));
+        }
+        check_event(&header.id, self.source.state(), &event)?;
         let is_full = self.page.len() >= PAGE_EVENTS || self.page_bytes + bytes > PAGE_BYTES;
         if is_full && !self.page.is_empty() {
             self.write(false).await?;
@@ -455,11 +462,13 @@ impl Import {
     }
 
     fn create(&self, first: Event) -> Result<Create, ImportError> {
+        let created_at = Some(first.at);
         let (EventData::Created(created), Some(header)) = (first.data, &self.header) else {
             return Err(IllegalEvent::NotCreated.into());
         };
         let Created { agent, assigns, metadata, title, tools, owner, members, .. } = created;
-        let fork = Fork { conversation_id: header.id.clone(), at_seq: header.last_seq };
+        let conversation_id = header.id.clone();
+        let fork = Fork { conversation_id, at_seq: header.last_seq, created_at };
         Ok(Create {
             agent,
             assigns,

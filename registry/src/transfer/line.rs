@@ -51,7 +51,19 @@ pub(super) enum Line {
     /// The whole store was written: this many conversations, each with its end.
     StoreEnd {
         conversations: u64,
+        /// How many more could not be read where they were written.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        missing: u64,
+        /// The first of those.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        missing_ids: Vec<String>,
     },
+}
+
+// By serde's convention a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What tells a line from others, whatever else it has.

@@ -138,6 +138,19 @@ async fn a_persons_decisions_go_and_their_votes_in_others_have_the_alias() {
     assert_eq!((report.report.deleted.decisions, report.report.rewritten.decisions), (1, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_is_revoked_while_it_is_rewritten_stays_revoked() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), AGENT).await;
+    let decision = decision("d1", "bob", &["ada", "bob"]);
+    node.store.set_decision(&agent(), &decision.id, Some(&decision)).await.unwrap();
+    store.revokes_first.store(true, Ordering::SeqCst);
+    let report = erase(&node, "ada").await;
+    assert!(!store.revokes_first.load(Ordering::SeqCst));
+    assert_eq!(node.store.decisions(&agent()).await, Ok(vec![]));
+    assert_eq!(report.report.rewritten.decisions, 0);
+}
+
 fn webhook(name: &str, by: &str, links: Option<&str>) -> Webhook {
     let mut webhook = json!({"tenant": "default", "name": name, "generation": "g",
         "url": "http://a.example/", "created_at": at(0), "updated_at": at(0), "by": by});

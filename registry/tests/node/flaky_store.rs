@@ -108,6 +108,8 @@ pub struct FlakyStore {
     pub own_reads: Mutex<Vec<Event>>,
     /// Has the next schedule tick once that is about to be removed.
     pub ticks_first: AtomicBool,
+    /// Revokes the next decision that is about to be replaced.
+    pub revokes_first: AtomicBool,
     /// While set, changes of schedules and holds let others go first, once each.
     pub in_steps: AtomicBool,
     /// From where lost names were looked for, one conversation at a time.

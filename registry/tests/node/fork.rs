@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use abide_actors::journal::StoreError;
 use abide_actors::request::{ForkRequest, Reply, Request, RequestError};
+use abide_conversation::erase::SubjectAlias;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::{ConversationId, Rejection, Scoped, Seq};
 
@@ -145,4 +146,90 @@ async fn a_copy_goes_on_after_its_actor_died_at_any_write() {
             node.check("y").await;
         }
     }
+}
+
+/// Forks `x` to `y`, and does this to the original while the write of that number is held: the first
+/// creates the fork, the second has the first page.
+async fn fork_while(
+    node: &TestNode,
+    store: &FlakyStore,
+    write: usize,
+    change: impl Future<Output = ()>,
+) -> Result<Reply, RequestError> {
+    let checkpoint = Checkpoint::new(write, true);
+    *store.checkpoint.lock().unwrap() = Some(checkpoint.clone());
+    let fork = node.deliver("y", fork_of("x", None));
+    let change = async {
+        assert_eq!(checkpoint.wait_until_reached().await, Scoped::parse("y").unwrap());
+        change.await;
+        checkpoint.resume.add_permits(1);
+    };
+    tokio::join!(fork, change).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_whose_original_is_deleted_or_replaced_while_it_is_copied_is_gone_with_it() {
+    for write in [0, 1] {
+        for is_replaced in [false, true] {
+            let store = Arc::new(FlakyStore::default());
+            let node = TestNode::with_store(store.clone(), REPEATING_AGENT).await;
+            long(&node, "x").await;
+            let answer = fork_while(&node, &store, write, async {
+                node.deliver("x", Request::Delete).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if is_replaced {
+                    long(&node, "x").await;
+                }
+            });
+            let not_there = Err(RequestError::Rejected(Rejection::NotFound));
+            assert_eq!(answer.await, not_there, "{write} {is_replaced}");
+            assert_eq!(node.journal("y").await, [], "{write} {is_replaced}");
+            // The id is free.
+            node.send("y", "go").await.unwrap();
+            assert_eq!(node.turn_end("y", 1).await, (TurnOutcome::Completed, None));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_whose_original_is_rewritten_while_it_is_copied_is_whole() {
+    for write in [0, 1] {
+        let store = Arc::new(FlakyStore::default());
+        let node = TestNode::with_store(store.clone(), REPEATING_AGENT).await;
+        long(&node, "x").await;
+        let answer = fork_while(&node, &store, write, async {
+            let (subject, alias) = ("ada".to_owned(), "erased:0f".to_owned());
+            let erase = Request::EraseSubject(SubjectAlias { subject, alias });
+            node.deliver("x", erase).await.unwrap();
+        });
+        assert!(matches!(answer.await, Ok(Reply::Created { .. })), "{write}");
+        let (first, copy) = (node.journal("x").await, node.journal("y").await);
+        assert!(format!("{first:?}").contains("erased:0f"));
+        assert_eq!(types(&copy[1..first.len()]), types(&first[1..]), "{write}");
+        assert_eq!(types(&copy[first.len()..]), ["\"forked\""]);
+        node.check("y").await;
+    }
+}
+
+/// The prefix of a conversation that was restored from a fork of it ends nothing.
+#[tokio::test(start_paused = true)]
+async fn a_fork_of_a_conversation_that_was_forked_back_is_whole() {
+    let node = TestNode::new(REPEATING_AGENT).await;
+    node.send("x", "go").await.unwrap();
+    node.turn_end("x", 1).await;
+    node.deliver("b", fork_of("x", None)).await.unwrap();
+    node.deliver("x", Request::Delete).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    node.deliver("x", fork_of("b", None)).await.unwrap();
+    for n in 2..=100 {
+        node.send("x", "go").await.unwrap();
+        node.turn_end("x", n).await;
+    }
+    node.deliver("c", fork_of("x", None)).await.unwrap();
+    let (first, copy) = (node.journal("x").await, node.journal("c").await);
+    assert_eq!(copy[1..first.len()], first[1..]);
+    assert_eq!(types(&copy[first.len()..]), ["\"forked\""]);
+    node.send("c", "go").await.unwrap();
+    assert_eq!(node.turn_end("c", 101).await, (TurnOutcome::Completed, None));
+    node.check("c").await;
 }

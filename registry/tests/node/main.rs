@@ -18,6 +18,7 @@ mod elicitation;
 mod erased_blobs;
 mod erased_things;
 mod erasing;
+mod exports;
 mod flaky_store;
 mod fork;
 mod gate;

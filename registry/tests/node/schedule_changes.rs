@@ -154,3 +154,48 @@ fn of_two_puts_at_once_the_blobs_of_the_one_that_counts_are_kept() {
         check(&store, &blobs, order);
     }
 }
+
+/// Whoever puts or deletes may die after any of its steps. What it leaves held runs out by itself.
+#[test]
+fn a_change_that_ends_after_any_step_takes_no_blob_of_the_schedule_that_is_there() {
+    let blobs = [blob("one"), blob("two")];
+    for steps in 0..ORDERED_STEPS {
+        for is_put in [false, true] {
+            let store = store_of(&blobs);
+            let change = async {
+                if is_put {
+                    put(&store, schedule(2, &blobs[1].0)).await;
+                } else {
+                    delete(&store).await;
+                }
+            };
+            run_steps(change, steps);
+            check_present(&store, (is_put, steps));
+        }
+    }
+}
+
+/// Runs this number of steps of the change, or fewer if it is done.
+fn run_steps(change: impl Future<Output = ()>, steps: u32) {
+    let mut change = pin!(change.fuse());
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..steps {
+        if change.as_mut().poll(&mut context).is_ready() {
+            return;
+        }
+    }
+}
+
+/// Panics unless the blobs are there, and held, that the schedule names.
+fn check_present(store: &FlakyStore, which: (bool, u32)) {
+    store.in_steps.store(false, Ordering::SeqCst);
+    let checked = async {
+        let Some(schedule) = store.schedule(&name()).await.unwrap() else { return };
+        for blob in schedule.named_blobs() {
+            let holds = store.blob_holds(&name().sibling(&blob)).await.unwrap();
+            let is_held = holds.iter().any(|hold| hold.holder == schedule.blob_holder());
+            assert!(is_held, "{which:?}: {schedule:?}");
+        }
+    };
+    checked.now_or_never().unwrap();
+}

@@ -126,7 +126,10 @@ impl Actor {
                 Msg::Deliver(delivery) => self.deliver(delivery).await?,
                 Msg::Report(activity, result) => {
                     if self.live.activities.borrow_mut().remove(&activity).is_some() {
-                        self.act(result.map_err(ActivityError::Store)?).await?;
+                        match result.map_err(ActivityError::Store)? {
+                            Action::OriginalGone => self.undo_fork().await?,
+                            action => self.act(action).await?,
+                        }
                         self.reconcile();
                     }
                 }
@@ -264,7 +267,7 @@ impl Actor {
         };
         let read = self.node.ask(DEADLINE, read).await;
         let (at_seq, first) = read.map_err(|_| Outcome::Unavailable("the store is away"))?;
-        let Some(Event { data: EventData::Created(created), .. }) = first else {
+        let Some(Event { data: EventData::Created(created), at: first_at, .. }) = first else {
             return Err(Outcome::Rejected(Rejection::NotFound));
         };
         Ok(Create {
@@ -274,7 +277,7 @@ impl Actor {
             participants: Default::default(),
             tools: created.tools,
             parent: None,
-            fork: Some(Fork { conversation_id: from.local(), at_seq }),
+            fork: Some(Fork { conversation_id: from.local(), at_seq, created_at: Some(first_at) }),
             title: None,
             expires_at: None,
         })

@@ -180,8 +180,13 @@ pub async fn copy_fork(
     let original = id.sibling(&fork.conversation_id);
     let events = node.store.events(&original, after, PAGE_EVENTS.min(left)).await?;
     node.world.store.count("pages of forks copied");
+    let first = node.store.events(&original, Seq::ZERO, 1).await?;
+    let is_there = first.first().is_some_and(|first| Some(first.at) == fork.created_at);
+    if after < fork.at_seq && (!is_there || events.is_empty()) {
+        return Ok(Action::OriginalGone);
+    }
     let last_seq = events.last().map_or(after, |event| event.seq);
-    let is_last = events.is_empty() || last_seq >= fork.at_seq;
+    let is_last = last_seq >= fork.at_seq;
     Ok(Action::EventsCopied(CopiedEvents { after, events, is_last }))
 }
 

@@ -9,6 +9,7 @@ mod dev;
 mod exit_codes;
 mod failover;
 mod hostile_texts;
+mod incomplete;
 mod moving;
 mod operators;
 mod reference;

@@ -1,5 +1,7 @@
 //! Conversations and stores that move, and agents that go back to an earlier revision.
 
+use abide_tests::redis::Redis;
+
 use crate::shell::{demo, write_agent};
 
 #[tokio::test]
@@ -69,6 +71,25 @@ async fn a_store_that_is_served_is_not_read_by_another_process() {
     assert!(missing.stderr.contains("no store in mistyped"), "{missing:?}");
     missing.expect(1);
     shell.run(&["export", "--all", "--store", "memory"]).await.expect(1);
+}
+
+/// An export writes nothing. An import is told what the store promises, as a node is.
+#[tokio::test]
+async fn a_store_that_promises_less_is_read_at_once_and_written_when_that_is_asked_for() {
+    let redis = Redis::process_with(&["--appendfsync", "everysec"]).await;
+    let (_site, _node, shell) = demo().await;
+    shell.run(&["say", "c", "hello", "--agent", "demo"]).await.expect(0);
+    let lines = shell.run(&["export", "--all"]).await.expect(0);
+    let import = ["import", "--store", redis.url()];
+    let refused = shell.run_with(&import, &lines).await;
+    assert!(refused.stderr.contains("cannot promise --durability fsync"), "{refused:?}");
+    refused.expect(1);
+    let with = |durability| [&import[..], &["--durability", durability]].concat();
+    shell.run_with(&with("never"), &lines).await.expect(1);
+    shell.run_with(&with("os"), &lines).await.expect(0);
+    shell.run_with(&["import", "--durability", "os"], &lines).await.expect(2);
+    let moved = shell.run(&["export", "--all", "--store", redis.url()]).await.expect(0);
+    assert!(moved.contains("\"store_end\",\"conversations\":1"), "{moved}");
 }
 
 #[tokio::test]

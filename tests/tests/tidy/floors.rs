@@ -37,6 +37,7 @@ const HOUSES: [House; 5] = [
             &["command"],
             &["evolve", "wanted"],
             &["checked_fold", "decide", "erase"],
+            &["limits"],
         ],
     },
     House {

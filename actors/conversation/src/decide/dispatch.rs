@@ -8,7 +8,7 @@ use crate::numbers::Attempt;
 use crate::permission::Decision;
 
 /// A client that runs more dispatches at once is out of control.
-const MAX_RUNNING_DISPATCHES: usize = 100;
+pub(crate) const MAX_RUNNING_DISPATCHES: usize = 100;
 
 pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Rejection> {
     let Dispatch { call, tool, input, principal, identity, revision, on_interrupt, .. } = dispatch;

@@ -29,7 +29,6 @@ pub(super) fn events_copied(draft: &mut Draft, copied: CopiedEvents) -> Result<(
         draft.push_copy(event);
     }
     if copied.is_last {
-        // The prefix is shorter than asked for if the original was deleted meanwhile.
         let fork = Fork { at_seq: draft.state.seq, ..fork };
         plan_cut_off_calls(draft, cut_call.as_ref());
         end_open_work(draft);

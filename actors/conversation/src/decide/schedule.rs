@@ -8,9 +8,9 @@ use crate::event::{EventData, MessageScheduled, ScheduleEnd, ScheduleEnded, User
 use crate::message::{Message, MessageRole};
 
 /// Each is part of the state.
-const MAX_SCHEDULED_MESSAGES: usize = 100;
+pub(crate) const MAX_SCHEDULED_MESSAGES: usize = 100;
 /// Scheduled messages and queued ones together: a delivery is never refused because the queue is full.
-const MAX_WAITING_MESSAGES: usize = 200;
+pub(crate) const MAX_WAITING_MESSAGES: usize = 200;
 
 pub(super) fn schedule(draft: &mut Draft, schedule: Schedule) -> Result<(), Rejection> {
     let Schedule { scheduled_id, deliver_at, mut send } = schedule;

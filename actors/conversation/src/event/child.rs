@@ -133,13 +133,8 @@ impl PlannedChildren {
                 self.children.extend(event.data.planned_child().cloned());
             }
             // The prefix may be that of a fork, too.
-            if let EventData::Forked(fork) = &event.data
-                && self
-                    .copying
-                    .as_ref()
-                    .is_some_and(|own| own.conversation_id == fork.conversation_id)
-            {
-                self.copying = None;
+            if let EventData::Forked(fork) = &event.data {
+                self.copying.take_if(|own| own.is_ended_by(event.seq, fork));
             }
         }
     }

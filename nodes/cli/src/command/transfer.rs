@@ -26,4 +26,8 @@ pub struct ImportCommand {
     /// are kept, and what is there stays as it is
     #[arg(long, value_name = "STORE")]
     pub store: Option<String>,
+    /// What the store must promise before anything is written: fsync (the default), os, or replicas=N
+    /// (Redis only), as for a node
+    #[arg(long, value_name = "DURABILITY", requires = "store")]
+    pub durability: Option<String>,
 }

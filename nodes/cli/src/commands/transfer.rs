@@ -18,6 +18,8 @@ const MEDIA_TYPE: &str = "application/x-ndjson";
 const PAGE_ROWS: &str = "500";
 /// The largest conversation; nodes accept no larger body.
 const MAX_CONVERSATION_BYTES: usize = 1 << 30;
+/// How many of those that could not be read the last line names.
+const MAX_NAMED: usize = 20;
 
 pub(super) async fn export(
     session: &Session,
@@ -31,31 +33,73 @@ pub(super) async fn export(
             Ok(())
         }
         ExportCommand { conversation: Some(conversation), .. } => {
-            write(session, conversation).await
+            write(session, conversation).await.map_err(CliError::from)
         }
         ExportCommand { .. } => write_all(session).await,
     }
 }
 
-/// Writes one conversation to standard output, as it comes.
-async fn write(session: &Session, conversation: &str) -> Result<(), CliError> {
-    let path = conversations::path(conversation, &["export"]);
-    let mut response = session.http.open_stream(&Request::get(Port::Public, &path), None).await?;
-    loop {
-        let part = response.chunk().await;
-        let cut = |error: reqwest::Error| {
-            CliError::Failed(format!("the export of {conversation} was cut off: {error}"))
-        };
-        let Some(part) = part.map_err(cut)? else { return Ok(std::io::stdout().lock().flush()?) };
-        std::io::stdout().lock().write_all(&part)?;
+/// Why a conversation was not written.
+enum ExportError {
+    Read(CliError),
+    Write(std::io::Error),
+}
+
+impl From<CliError> for ExportError {
+    fn from(error: CliError) -> Self {
+        Self::Read(error)
     }
 }
 
-/// Writes the agents, and then each conversation as it is at that moment. The last line says that
-/// all were written.
+impl From<std::io::Error> for ExportError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<ExportError> for CliError {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Read(error) => error,
+            ExportError::Write(error) => error.into(),
+        }
+    }
+}
+
+/// Writes one conversation to standard output, as it comes. Of a line that is cut off nothing is
+/// written: another conversation may follow.
+async fn write(session: &Session, conversation: &str) -> Result<(), ExportError> {
+    let path = conversations::path(conversation, &["export"]);
+    let mut response = session.http.open_stream(&Request::get(Port::Public, &path), None).await?;
+    let mut line = Vec::new();
+    loop {
+        let part = response.chunk().await;
+        let cut = |error: reqwest::Error| {
+            let reason = format!("the export of {conversation} was cut off: {error}");
+            ExportError::Read(CliError::Failed(reason))
+        };
+        let Some(part) = part.map_err(cut)? else { break };
+        let Some(end) = part.iter().rposition(|byte| *byte == b'\n') else {
+            line.extend_from_slice(&part);
+            continue;
+        };
+        let (ends_lines, begins_next) = part.split_at(end + 1);
+        line.extend_from_slice(ends_lines);
+        std::io::stdout().lock().write_all(&line)?;
+        line.clear();
+        line.extend_from_slice(begins_next);
+    }
+    let mut output = std::io::stdout().lock();
+    output.write_all(&line)?;
+    Ok(output.flush()?)
+}
+
+/// Writes the agents, and then each conversation as it is at that moment. The last line says how many
+/// were written, and which could not be read.
 async fn write_all(session: &Session) -> Result<(), CliError> {
     write_agents(session).await?;
     let (mut cursor, mut count): (Option<String>, u64) = (None, 0);
+    let mut missing = Vec::new();
     loop {
         let request = Request::get(Port::Public, &["v1", "conversations"]);
         // Children, too, each after its parent: one that is read and ends before its parent is there
@@ -64,11 +108,16 @@ async fn write_all(session: &Session) -> Result<(), CliError> {
         let request = request.with("limit", Some(PAGE_ROWS)).with("cursor", cursor.as_deref());
         let page = session.http.send(&request).await?;
         for row in page["conversations"].as_array().into_iter().flatten() {
-            match write(session, &cell(&row["id"])).await {
+            let id = cell(&row["id"]);
+            match write(session, &id).await {
                 Ok(()) => count += 1,
                 // It was deleted meanwhile.
-                Err(CliError::Refused(problem)) if problem.status == 404 => {}
-                Err(error) => return Err(error),
+                Err(ExportError::Read(CliError::Refused(it))) if it.status == 404 => {}
+                Err(ExportError::Read(error)) if is_about_one(&error) => {
+                    session.printer.note(&format!("{id} is missing: {error}"));
+                    missing.push(id);
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         cursor = page["cursor"].as_str().map(str::to_owned);
@@ -76,10 +125,32 @@ async fn write_all(session: &Session) -> Result<(), CliError> {
             break;
         }
     }
-    let end = json!({"abide": "store_end", "conversations": count});
+    let mut end = json!({"abide": "store_end", "conversations": count});
+    if !missing.is_empty() {
+        end["missing"] = json!(missing.len());
+        end["missing_ids"] = json!(missing.iter().take(MAX_NAMED).collect::<Vec<_>>());
+    }
     writeln!(std::io::stdout().lock(), "{end}")?;
-    session.printer.note(&format!("{count} conversations exported"));
-    Ok(())
+    let told = format!("{count} conversations exported");
+    if missing.is_empty() {
+        session.printer.note(&told);
+        return Ok(());
+    }
+    let missing = missing.len();
+    Err(CliError::Failed(format!("{told}; {missing} could not be read, and are missing")))
+}
+
+/// Whether an error is one of a conversation, beside which others can be read.
+fn is_about_one(error: &CliError) -> bool {
+    match error {
+        CliError::Refused(problem) => problem.status >= 500,
+        CliError::Away(_) | CliError::Failed(_) => true,
+        CliError::Usage(_)
+        | CliError::NotFound(_)
+        | CliError::Waits
+        | CliError::Closed
+        | CliError::CredentialEnded => false,
+    }
 }
 
 async fn write_agents(session: &Session) -> Result<(), CliError> {
@@ -100,7 +171,8 @@ pub(super) async fn import(
     host: Host,
 ) -> Result<(), CliError> {
     if let Some(store) = &given.store {
-        let told = (host.import_store)(store.clone()).await.map_err(CliError::Failed)?;
+        let importing = (host.import_store)(store.clone(), given.durability.clone());
+        let told = importing.await.map_err(CliError::Failed)?;
         session.printer.note(&told);
         return Ok(());
     }
@@ -192,11 +264,17 @@ impl Input {
     /// The end of the store says how many conversations come before it.
     fn end_store(&mut self, line: &Value) -> Result<(), CliError> {
         self.is_whole = line["conversations"] == self.imported;
-        if self.is_whole {
-            return Ok(());
+        if !self.is_whole {
+            let rule = "conversations: is not the number of those before the end of the store";
+            return Err(self.failed(rule));
         }
-        let rule = "conversations: is not the number of those before the end of the store";
-        Err(self.failed(rule))
+        match line["missing"].as_u64().filter(|missing| *missing > 0) {
+            Some(missing) => Err(self.failed(&format!(
+                "missing: {missing} conversations could not be read where the file was written: {}",
+                ids_of(&line["missing_ids"]),
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Ends the import. What was cut off between two conversations has no end, unless the input is
@@ -229,6 +307,11 @@ impl Input {
         self.imported += u64::from(sent.is_ok());
         sent
     }
+}
+
+fn ids_of(list: &Value) -> String {
+    let ids: Vec<String> = list.as_array().into_iter().flatten().map(cell).collect();
+    ids.join(", ")
 }
 
 /// A line that says what it is; null for an event, and for what is no line of an export.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_actors::notices::{LinkSubject, NoticeKind, Webhook};
 use abide_conversation::identity::Role;
+use abide_conversation::limits::is_subject;
 use abide_conversation::{AgentName, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::access::is_subject;
 use crate::http::conversations::agent_name;
 use crate::problem::Problem;
 

@@ -8,7 +8,8 @@ use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::erase::SubjectAlias;
 use abide_conversation::event::{Event, EventData, Operated};
 use abide_conversation::identity::Participants;
-use abide_conversation::{ErasureId, Principal, Scoped, Seq, State, Tenant, replay};
+use abide_conversation::remembered_decision::{Match, RememberedDecision};
+use abide_conversation::{DecisionId, ErasureId, Principal, Scoped, Seq, State, Tenant, replay};
 use jiff::civil::Date;
 
 use super::super::{
@@ -270,4 +271,33 @@ pub(in super::super) async fn an_entry_of_the_operators_audit_is_replaced_at_its
         let text = serde_json::to_string(&entries).unwrap();
         assert!(!text.contains("\"ada\"") && text.contains("erasure:er_1"), "{text}");
     }
+}
+
+pub(in super::super) async fn a_decision_is_replaced_only_as_it_was_read(store: Arc<dyn Store>) {
+    let demo = scoped("demo");
+    let decision = |tool: &str| RememberedDecision {
+        id: DecisionId::new("d"),
+        tool: tool.to_owned(),
+        tool_digest: String::new(),
+        approved: true,
+        matching: Match::Tool,
+        fingerprint: String::new(),
+        by: Principal::new("bob"),
+        voters: Vec::new(),
+        expires_at: at(60),
+    };
+    let replaced = async |read: &str, next: &str| {
+        store.replace_decision(&demo, &decision(read), &decision(next)).await
+    };
+    assert_eq!(replaced("a", "b").await, Ok(false), "there is none");
+    assert_eq!(store.decisions(&demo).await, Ok(vec![]));
+    let id = DecisionId::new("d");
+    store.set_decision(&demo, &id, Some(&decision("a"))).await.unwrap();
+    assert_eq!(replaced("c", "b").await, Ok(false), "it is another one");
+    assert_eq!(store.decisions(&demo).await, Ok(vec![decision("a")]));
+    assert_eq!(replaced("a", "b").await, Ok(true));
+    assert_eq!(store.decisions(&demo).await, Ok(vec![decision("b")]));
+    store.set_decision(&demo, &id, None).await.unwrap();
+    assert_eq!(replaced("b", "c").await, Ok(false), "it was revoked");
+    assert_eq!(store.decisions(&demo).await, Ok(vec![]));
 }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use abide_actors::journal::{Claim, InboxEntry, Rewrite, StoreError};
 use abide_conversation::erase::SubjectAlias;
-use abide_conversation::{ConversationId, ErasureId, Scoped, Tenant, Timestamp};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, ConversationId, ErasureId, Scoped, Tenant, Timestamp};
 use async_trait::async_trait;
 use jiff::civil::Date;
 use redb::{Error, ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
@@ -17,7 +18,7 @@ use super::super::{ListError, Page, paging};
 use super::encryption::{self, Snapshot};
 use super::tables::{self, Listed, Nanos, Record, nanos};
 use super::write::Write;
-use super::{Embedded, encode, operations, overwrite, usage};
+use super::{Embedded, encode, operations, overwrite, read, usage};
 use crate::erasure::Erasure;
 
 /// Erasure → what is stored of it.
@@ -164,6 +165,22 @@ impl Erasures for Embedded {
         let (seq, json) = (entry.seq(), operations::sealed(self.sealer(), &chain, entry)?);
         let replace = ErasureWrite::ReplaceOperation { chain, seq, json };
         self.write(Write::Erasure(Box::new(replace))).await.map(drop)
+    }
+
+    async fn replace_decision(
+        &self,
+        agent: &Scoped<AgentName>,
+        read: &RememberedDecision,
+        next: &RememberedDecision,
+    ) -> Result<bool, StoreError> {
+        let stored = self.read_row(|from| read::stored_decision(from, agent, &read.id))?;
+        let Some((_, stored)) = stored.filter(|(present, _)| present == read) else {
+            return Ok(false);
+        };
+        let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
+        let json = self.seal_json(label, next)?;
+        let (agent, id) = (agent.clone(), read.id.clone());
+        self.write(Write::ReplaceDecision { agent, id, read: stored, json }).await
     }
 
     async fn overwrite_deleted(&self) -> Result<(), StoreError> {

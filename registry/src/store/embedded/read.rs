@@ -7,7 +7,8 @@ use abide_actors::journal::{
 };
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, ConversationId, Event, Revision, Scoped, Seq, State, Tenant, Timestamp, replay,
+    AgentName, ConversationId, DecisionId, Event, Revision, Scoped, Seq, State, Tenant, Timestamp,
+    replay,
 };
 use redb::{Error, ReadTransaction, TableError};
 
@@ -298,6 +299,18 @@ pub(super) fn decisions(
         found.extend(encryption::listed(decision(from, label, json.value()))?);
     }
     Ok(found)
+}
+
+/// A decision, and what is stored of it.
+pub(super) fn stored_decision(
+    from: &Snapshot<'_>,
+    agent: &Scoped<AgentName>,
+    id: &DecisionId,
+) -> Result<Option<(RememberedDecision, Vec<u8>)>, Error> {
+    let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
+    let stored = from.open_table(tables::DECISIONS)?.get((agent.as_str(), id.as_str()))?;
+    let Some(stored) = stored.map(|stored| stored.value().to_vec()) else { return Ok(None) };
+    Ok(decision(from, label, &stored)?.map(|decision| (decision, stored)))
 }
 
 fn decision(

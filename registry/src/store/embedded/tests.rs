@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod crashes;
+mod decisions;
 mod deletions;
 mod encryption;
 mod faults;

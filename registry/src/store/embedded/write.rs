@@ -77,6 +77,13 @@ pub(super) enum Write {
         id: DecisionId,
         json: Option<Vec<u8>>,
     },
+    /// Returns whether what is stored was as it had been read.
+    ReplaceDecision {
+        agent: Scoped<AgentName>,
+        id: DecisionId,
+        read: Vec<u8>,
+        json: Vec<u8>,
+    },
     ChangeKey {
         change: KeyChange,
         json: Option<Vec<u8>>,
@@ -222,6 +229,17 @@ impl<'t> OpenTables<'t> {
                     None => self.decisions.remove(key)?.is_some(),
                 };
                 Ok(Ok(was_there))
+            }
+            Write::ReplaceDecision { agent, id, read, json } => {
+                let key = (agent.as_str(), id.as_str());
+                let is_as_read = self
+                    .decisions
+                    .get(key)?
+                    .is_some_and(|stored| stored.value() == read.as_slice());
+                if is_as_read {
+                    self.decisions.insert(key, json.as_slice())?;
+                }
+                Ok(Ok(is_as_read))
             }
             Write::ChangeKey { change, json } => {
                 api_keys::change(self.transaction, change, json.as_deref()).map(Ok)

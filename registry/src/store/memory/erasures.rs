@@ -5,7 +5,8 @@ use std::ops::Bound;
 
 use abide_actors::journal::{Rewrite, StoreError};
 use abide_conversation::erase::SubjectAlias;
-use abide_conversation::{ConversationId, ErasureId, Scoped, Tenant, Timestamp};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, ConversationId, ErasureId, Scoped, Tenant, Timestamp};
 use async_trait::async_trait;
 use jiff::civil::Date;
 
@@ -101,6 +102,18 @@ impl Erasures for Memory {
             *present = entry.clone();
         }
         Ok(())
+    }
+
+    async fn replace_decision(
+        &self,
+        agent: &Scoped<AgentName>,
+        read: &RememberedDecision,
+        next: &RememberedDecision,
+    ) -> Result<bool, StoreError> {
+        let present = (agent.clone(), read.id.clone());
+        let tables = &mut *self.tables();
+        let present = tables.decisions.get_mut(&present).filter(|present| *present == read);
+        Ok(present.map(|present| present.clone_from(next)).is_some())
     }
 }
 

@@ -56,6 +56,7 @@ scripts! {
     REWRITE = "lib/fencing" "lib/fields" "lib/listing" "rewrite";
     RENAME_USAGE = "lib/usage" "rename_usage";
     REPLACE_OPERATION = "lib/allow_oom" "replace_operation";
+    REPLACE_DECISION = "lib/allow_oom" "replace_decision";
     RELIST = "lib/fields" "lib/listing" "relist";
     REBUILD = "rebuild";
     LOAD = "lib/page" "lib/load" "load";

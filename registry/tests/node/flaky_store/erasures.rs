@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use abide_actors::journal::StoreError;
 use abide_conversation::erase::SubjectAlias;
-use abide_conversation::{ErasureId, Scoped, Tenant, Timestamp};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, ErasureId, Scoped, Tenant, Timestamp};
 use abide_registry::erasure::Erasure;
-use abide_registry::store::{ChainEntry, Erasures, ListError, Page};
+use abide_registry::store::{ChainEntry, Erasures, ListError, Page, Store};
 use async_trait::async_trait;
 use jiff::civil::Date;
 
@@ -59,6 +60,18 @@ impl Erasures for FlakyStore {
         entry: &ChainEntry,
     ) -> Result<(), StoreError> {
         self.with_room()?.replace_operation(tenant, entry).await
+    }
+
+    async fn replace_decision(
+        &self,
+        agent: &Scoped<AgentName>,
+        read: &RememberedDecision,
+        next: &RememberedDecision,
+    ) -> Result<bool, StoreError> {
+        if self.revokes_first.swap(false, Ordering::SeqCst) {
+            self.set_decision(agent, &read.id, None).await?;
+        }
+        self.with_room()?.replace_decision(agent, read, next).await
     }
 
     async fn overwrite_deleted(&self) -> Result<(), StoreError> {

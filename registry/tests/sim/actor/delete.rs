@@ -79,6 +79,15 @@ impl Actor {
         Ok(())
     }
 
+    /// Deletes a fork whose original is gone before its prefix was copied.
+    pub(super) async fn undo_fork(&mut self) -> Result<(), ExitReason> {
+        if self.state.forking.is_some() {
+            self.node.world.store.count("forks without an original");
+            self.erase(None).await?;
+        }
+        Ok(())
+    }
+
     /// Deletes a child that has done nothing yet if its parent does not wait for it. Returns whether
     /// it did.
     pub(super) async fn delete_if_unawaited(&mut self) -> Result<bool, ExitReason> {

@@ -11,13 +11,14 @@ macro_rules! scripts {
     };
 }
 
-const SCRIPTS: [(ScriptName, &str); 44] = scripts!(
+const SCRIPTS: [(ScriptName, &str); 45] = scripts!(
     "agent" "api_key" "api_keys_used" "append" "audit" "barrier" "blob" "claim" "claim_and_load"
     "decision" "declare_dead" "delete" "enter" "load" "operation" "page" "release" "remove_blob"
     "renew" "reserve" "reset_deaths" "webhooks" "notice_head" "settle_notice" "drop_notices"
     "redeliver_notice" "schedule" "add_revision" "drop_revisions" "relist" "rebuild" "rewrite"
     "rename_usage" "replace_operation" "rollout" "rekey" "stage" "hold_blob" "name_blobs"
     "refer_blobs" "dropped_names" "drop_blobs" "end_holds" "lost_names"
+    "replace_decision"
 );
 
 /// The script with this source, which libraries may precede.

@@ -14,10 +14,12 @@ use crate::event::{Event, EventData, Executor, PlannedChildren};
 use crate::fork::Fork;
 use crate::message::{ErrorType, Outcome};
 use crate::remembered_decision::Scope;
-use crate::{Action, CallId, CheckedFold, ConversationId, Rejection, Seq, State, wanted};
+use crate::{
+    Action, CallId, CheckedFold, ConversationId, Rejection, Seq, State, Timestamp, wanted,
+};
 
 fn fork_of(at_seq: Seq) -> Action {
-    let fork = Fork { conversation_id: ConversationId::new("first"), at_seq };
+    let fork = Fork { conversation_id: ConversationId::new("first"), at_seq, created_at: None };
     Action::Create(crate::command::Create { fork: Some(fork), ..create() })
 }
 
@@ -197,12 +199,29 @@ fn a_prefix_that_turns_out_shorter_than_asked_for_says_where_it_ends() {
     assert_eq!(fork.at_seq, Seq::new(2));
 }
 
+/// Journals of earlier versions do not say when the original was created, and a node of one may end a
+/// copy that this one has begun.
+#[test]
+fn an_event_of_another_life_of_the_original_ends_no_copy() {
+    let of = |created_at: Option<i64>| Fork {
+        conversation_id: ConversationId::new("first"),
+        at_seq: Seq::new(9),
+        created_at: created_at.map(|second| Timestamp::from_second(second).unwrap()),
+    };
+    let ends = |own, seq, other| of(own).is_ended_by(Seq::new(seq), &of(other));
+    assert!(ends(Some(1), 4, Some(1)) && ends(None, 4, None));
+    assert!(!ends(Some(1), 10, Some(2)) && !ends(None, 10, Some(1)));
+    assert!(ends(Some(1), 10, None) && !ends(Some(1), 9, None));
+    let other = Fork { conversation_id: ConversationId::new("other"), ..of(None) };
+    assert!(!of(None).is_ended_by(Seq::new(10), &other));
+}
+
 #[test]
 fn a_fork_of_a_fork_is_copied_to_its_end() {
     let first = Scenario::with_turn();
     let second = forked(&first.journal, first.journal.len(), 2);
     let at_seq = second.state.seq;
-    let fork = Fork { conversation_id: ConversationId::new("second"), at_seq };
+    let fork = Fork { conversation_id: ConversationId::new("second"), at_seq, created_at: None };
     let mut third = Scenario::empty();
     third.then(Action::Create(crate::command::Create { fork: Some(fork), ..create() }));
     while third.state.forking.is_some() {

@@ -243,7 +243,7 @@ fn what_is_scheduled_is_delivered_in_the_branch_that_counts() {
 /// The copy of the first events of a journal.
 fn fork_at(journal: &[Event], at_seq: Seq) -> Scenario {
     let mut copy = Scenario::empty();
-    let fork = Fork { conversation_id: ConversationId::new("first"), at_seq };
+    let fork = Fork { conversation_id: ConversationId::new("first"), at_seq, created_at: None };
     copy.then(Action::Create(Create { fork: Some(fork), ..create() }));
     let events = journal[1..at_seq.get() as usize].to_vec();
     copy.then(Action::EventsCopied(CopiedEvents { after: Seq::FIRST, events, is_last: true }));

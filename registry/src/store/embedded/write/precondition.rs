@@ -58,6 +58,7 @@ impl Write {
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
+            | Write::ReplaceDecision { .. }
             | Write::ChangeKey { .. }
             | Write::MarkKeysUsed { .. }
             | Write::PutBlob(_)

@@ -1,9 +1,14 @@
 //! Erasures in Redis: few, and all in one slot: a hash of them, one of their versions, a sorted set of
 //! when they are due, and a listing for each tenant.
 
+use std::borrow::Cow;
+
 use abide_actors::journal::{InboxEntry, Rewrite, StoreError};
 use abide_conversation::erase::SubjectAlias;
-use abide_conversation::{ConversationId, ErasureId, Scoped, Tenant, Timestamp};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{
+    AgentName, ConversationId, DecisionId, ErasureId, Scoped, Tenant, Timestamp,
+};
 use async_trait::async_trait;
 use jiff::civil::Date;
 use redis::cmd;
@@ -20,7 +25,8 @@ use super::super::command::keys::{self, Tag};
 use super::super::command::script::ScriptCall;
 use super::super::rows::decode::{self, inbox_label};
 use super::super::scripts::{
-    FORGET_SCHEDULE, RENAME_USAGE, REPLACE_OPERATION, REWRITE, SCHEDULE, json, outcome,
+    FORGET_SCHEDULE, RENAME_USAGE, REPLACE_DECISION, REPLACE_OPERATION, REWRITE, SCHEDULE, json,
+    outcome,
 };
 use crate::erasure::Erasure;
 
@@ -133,6 +139,25 @@ impl Erasures for Redis {
         let stored = self.stored_entry(tenant.map(Tenant::as_str), entry)?;
         self.replace_entry(tenant, entry.seq(), b"", &stored).await.map(drop)
     }
+
+    async fn replace_decision(
+        &self,
+        agent: &Scoped<AgentName>,
+        read: &RememberedDecision,
+        next: &RememberedDecision,
+    ) -> Result<bool, StoreError> {
+        let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
+        let mut command = cmd("HGET");
+        command.arg(Tag::Agents.key_of("decisions", agent.as_str())).arg(read.id.as_str());
+        let stored: Option<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
+        let Some(stored) = stored else { return Ok(false) };
+        let present = self.open_value(label, Cow::Borrowed(&stored))?;
+        if decode::parse::<RememberedDecision>("decision", &present)? != *read {
+            return Ok(false);
+        }
+        let sealed = self.seal(label, json(next)?.into())?;
+        self.replace_decision_by_script(agent, &read.id, &stored, &sealed).await
+    }
 }
 
 fn parsed(name: &str) -> Result<Scoped<ErasureId>, StoreError> {
@@ -147,6 +172,20 @@ fn label(name: &Scoped<ErasureId>) -> Label<'_> {
 impl Redis {
     fn opened(&self, name: &Scoped<ErasureId>, json: &[u8]) -> Result<Erasure, StoreError> {
         decode::parse("erasure", &self.open_value(label(name), json.into())?)
+    }
+
+    /// Replaces a decision if this is stored of it. Returns whether that was so.
+    pub(in crate::store::redis) async fn replace_decision_by_script(
+        &self,
+        agent: &Scoped<AgentName>,
+        id: &DecisionId,
+        stored: &[u8],
+        next: &[u8],
+    ) -> Result<bool, StoreError> {
+        let key = Tag::Agents.own("decisions", agent.as_str());
+        let call = ScriptCall::new(&REPLACE_DECISION, Tag::Agents, [key]);
+        let call = call.arg(id.as_str()).arg(stored).arg(next);
+        Ok(self.call_durably::<u8>(call).await? == 1)
     }
 
     /// Replaces the entry of this number in a chain, if it is as expected; nothing stands for any.

@@ -13,6 +13,8 @@ pub enum Durability {
     Os,
     /// The loss of the primary, when one of the N replicas that have the write takes over.
     Replicas(NonZeroU8),
+    /// Nothing is promised, to whoever only reads.
+    Nothing,
 }
 
 impl fmt::Display for Durability {
@@ -21,6 +23,7 @@ impl fmt::Display for Durability {
             Durability::Fsync => f.write_str("fsync"),
             Durability::Os => f.write_str("os"),
             Durability::Replicas(wanted) => write!(f, "replicas={wanted}"),
+            Durability::Nothing => f.write_str("nothing"),
         }
     }
 }

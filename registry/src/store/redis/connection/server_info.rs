@@ -75,6 +75,9 @@ impl ServerInfo {
         if major < Some(MIN_MAJOR_VERSION) {
             return Err(format!("it is redis {version}, and {MIN_MAJOR_VERSION}.0 is needed"));
         }
+        if durability == Durability::Nothing {
+            return Ok(());
+        }
         let (memory, policy) = (self.get("maxmemory"), self.get("maxmemory-policy"));
         if memory != "0" && policy != "noeviction" {
             return Err(format!("maxmemory-policy is {policy}, and must be noeviction"));
@@ -91,14 +94,14 @@ impl ServerInfo {
                 must_be("appendfsync", "always")
             }
             Durability::Os => must_be("appendonly", "yes"),
-            Durability::Replicas(_) => Ok(()),
+            Durability::Replicas(_) | Durability::Nothing => Ok(()),
         }
     }
 
     /// Refuses a durability for which replicas are missing.
     pub(super) fn require_replicas(&self, durability: Durability) -> Result<(), String> {
         match durability {
-            Durability::Fsync | Durability::Os => Ok(()),
+            Durability::Fsync | Durability::Os | Durability::Nothing => Ok(()),
             Durability::Replicas(wanted) => match self.replicas() {
                 found if found >= usize::from(wanted.get()) => Ok(()),
                 found => Err(format!("{found} replicas are connected, and {wanted} are needed")),

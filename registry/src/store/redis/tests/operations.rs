@@ -13,6 +13,7 @@ use serde_json::json;
 use super::super::super::conformance::*;
 use super::super::super::operations::{Effect, OperationLog};
 use super::super::super::{KeyChange, Store, StoredAgent};
+use super::super::command::keys::Tag;
 use super::super::{Durability, Redis};
 use super::proxy::Proxy;
 use super::servers::Server;
@@ -190,4 +191,22 @@ async fn a_node_that_dies_at_any_moment_leaves_an_entry_and_its_effect_or_neithe
     let keys = count_recorded_keys(&observer).await;
     assert!(keys >= completed, "{keys} of {completed} operations that ended have their effect");
     assert!((1..24).contains(&keys), "{keys}: nodes died too early, or too late");
+}
+
+#[tokio::test]
+async fn a_decision_that_was_revoked_after_it_was_read_is_not_replaced() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let store = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    let (demo, first) = (scoped("demo"), decision("ann"));
+    store.set_decision(&demo, &first.id, Some(&first)).await.unwrap();
+    let key = Tag::Agents.key_of("decisions", demo.as_str());
+    let stored: Vec<u8> = server.ask(&["HGET", &key, first.id.as_str()]).await;
+    let replace =
+        async |next: &[u8]| store.replace_decision_by_script(&demo, &first.id, &stored, next).await;
+    assert_eq!(replace(b"{}").await, Ok(true));
+    assert_eq!(replace(b"{}").await, Ok(true), "it is a repeat");
+    assert_eq!(replace(b"[]").await, Ok(false), "another one is there");
+    store.set_decision(&demo, &first.id, None).await.unwrap();
+    assert_eq!(replace(b"{}").await, Ok(false), "it was revoked");
+    assert_eq!(store.decisions(&demo).await, Ok(vec![]));
 }

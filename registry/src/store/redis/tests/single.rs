@@ -76,6 +76,21 @@ pub(super) fn assert_unavailable<T: std::fmt::Debug>(outcome: Result<T, StoreErr
     }
 }
 
+/// A server that is behind when it is asked must not decide what the next commit changes.
+#[tokio::test]
+async fn what_a_conversation_is_indexed_by_after_another_event_is_not_known() {
+    let (server, writing) = open(&["--appendfsync", "no"], Durability::Os).await;
+    let held = claim_conversation(&*writing, "a").await;
+    writing.append(&id("a"), &held, commit(1, 1)).await.unwrap();
+    let reading = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    for (seq, is_unknown) in [(0, true), (1, false), (2, true)] {
+        let row = reading.indexed_row(&id("a"), &held, Seq::new(seq)).await.unwrap();
+        assert_eq!(row.is_unknown(), is_unknown, "{seq}");
+    }
+    let row = reading.indexed_row(&id("b"), &held, Seq::FIRST).await.unwrap();
+    assert!(row.is_unknown(), "there is none");
+}
+
 #[tokio::test]
 async fn a_killed_server_loses_nothing_acknowledged() {
     let (mut server, store) = open(&["--appendfsync", "always"], Durability::Fsync).await;
