@@ -156,7 +156,7 @@ pub struct LiveConversation {
     pub(crate) services: Arc<Services>,
     mailbox_depth: Arc<AtomicUsize>,
     origin: Origin,
-    /// Of epoch zero until the conversation is claimed.
+    /// Its epoch is zero until the conversation is claimed.
     claim: Claim,
     /// Whether an operator made this actor give its claim away: it owns nothing any more.
     is_released: bool,

@@ -73,7 +73,7 @@ pub enum DeliveryOutcome {
     Done(Reply),
     Failed(RequestError),
     /// No actor took the request; nothing was done.
-    NotTaken(Request, RequestContext),
+    NotTaken(Box<Request>, RequestContext),
 }
 
 impl Delivery {
@@ -107,7 +107,7 @@ impl Drop for Delivery {
         if let Some(content) = self.0.take() {
             let DeliveryContent { request, context, reply } = content;
             // The sender may be gone, too.
-            let _ = reply.send(DeliveryOutcome::NotTaken(request, context));
+            let _ = reply.send(DeliveryOutcome::NotTaken(Box::new(request), context));
         }
     }
 }

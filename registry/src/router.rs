@@ -168,7 +168,7 @@ impl ConversationRouter {
                 DeliveryOutcome::Done(reply) => return Ok(reply),
                 DeliveryOutcome::Failed(error) => return Err(error),
                 DeliveryOutcome::NotTaken(returned, its_context) => {
-                    (request, context) = (returned, its_context);
+                    (request, context) = (*returned, its_context);
                 }
             }
         }
@@ -216,7 +216,7 @@ impl ConversationRouter {
             | RemoteError::Late
             | RemoteError::Unintelligible => {
                 self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await;
-                Ok(DeliveryOutcome::NotTaken(request, context))
+                Ok(DeliveryOutcome::NotTaken(Box::new(request), context))
             }
         }
     }

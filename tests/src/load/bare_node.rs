@@ -216,8 +216,9 @@ async fn send_message(
     Json(_): Json<Value>,
 ) -> Result<(StatusCode, Json<Value>), RequestError> {
     let conversation = scoped(&id)?;
-    let claim = bare.store.claim_and_load(&conversation, &bare.me, None).await?.claim;
-    bare.commit(&conversation, &claim, 0).await?;
+    let first = bare.commits[0].clone();
+    let claim = bare.store.claim_and_append(&conversation, &bare.me, first).await?;
+    bare.committed.fetch_add(1, Ordering::Relaxed);
     let (frames, unread) = unbounded_channel();
     let turn = Turn { claim: claim.clone(), frames: frames.clone(), unread: Some(unread) };
     let answer = json!({"conversation_id": id, "turn_id": "turn_1", "seq": 2});

@@ -62,7 +62,7 @@ async fn conversations_that_cannot_be_read_keep_no_others_from_being_exported() 
         assert!(run.stderr.contains(told), "{told}: {run:?}");
     }
     let parsed = |line: &str| serde_json::from_str::<Value>(line).unwrap();
-    let end = run.stdout.lines().map(parsed).last().unwrap();
+    let end = run.stdout.lines().next_back().map(parsed).unwrap();
     let expected = json!({"abide": "store_end", "conversations": 2, "missing": 2,
         "missing_ids": ["b", "c"]});
     assert_eq!(end, expected);

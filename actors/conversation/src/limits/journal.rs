@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn scheduled(seq: u64) -> Event {
-        let message = serde_json::to_value(&message(seq)).unwrap()["data"].take();
+        let message = serde_json::to_value(message(seq)).unwrap()["data"].take();
         let data = json!({"scheduled_id": format!("s{seq}"), "deliver_at": "2026-11-28T08:00:00Z",
             "turn": format!("t{seq}"), "if_busy": "queue", "user_msg": message});
         event(seq, "message_scheduled", None, data)
