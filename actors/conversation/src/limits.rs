@@ -36,7 +36,7 @@ impl LimitError {
         Self { field: field.into(), rule: rule.into() }
     }
 
-    /// The same value of what stands in this member.
+    /// The error with its field as a part of this member.
     fn within(self, member: &str) -> Self {
         Self { field: format!("{member}.{}", self.field), ..self }
     }
