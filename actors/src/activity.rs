@@ -33,6 +33,7 @@ use crate::definition::Definition;
 use crate::identity::Epoch;
 use crate::journal::StoreError;
 use crate::limit_waits::LimitWaits;
+use crate::pending_commit::PendingCommit;
 use crate::recent_events::RecentEvents;
 use crate::services::Services;
 use crate::streaming::Stream;
@@ -47,6 +48,8 @@ pub(crate) struct ActivityContext {
     pub(crate) epoch: Epoch,
     pub(crate) services: Arc<Services>,
     pub(crate) state: Arc<State>,
+    /// The commit that led to `state`, if the activity began before it was in the journal.
+    pub(crate) pending_commit: PendingCommit,
     /// The last events up to `state`.
     pub(crate) recent_events: RecentEvents,
     /// The tools that clients declared.

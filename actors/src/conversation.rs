@@ -333,8 +333,10 @@ impl LiveConversation {
             }
             ConversationMsg::Report(report) => {
                 self.idle.count_message();
-                self.take_report(report).await?;
+                self.take_report(myself, report).await?;
             }
+            // Another holder may have changed what was given to it.
+            ConversationMsg::Inspect(_) if self.is_released => {}
             ConversationMsg::Inspect(reply) => {
                 // The caller may be gone, which does not concern the conversation.
                 let _ = reply.send(Box::new(self.inspect()));
@@ -357,20 +359,26 @@ impl LiveConversation {
         Ok(())
     }
 
-    /// Carries out an action of the system itself. An action that came too late changes nothing.
+    /// Carries out an action of the system itself.
     ///
     /// It is decided at once, so that the future, which is made for each message, need not hold it.
     fn act(&mut self, action: Action) -> impl Future<Output = Result<(), ExitReason>> + Send {
         let decided = self.decide(action);
         async move {
-            match decided {
-                Ok(transition) => self.commit(transition, Vec::new()).await?,
-                Err(rejection) => {
-                    tracing::debug!(conversation = %self.id, %rejection, "late action ignored");
-                }
+            if let Some(transition) = self.unless_late(decided) {
+                self.commit(transition, Vec::new()).await?;
             }
             Ok(())
         }
+    }
+
+    /// What came of an action of the system itself. An action that came too late changes nothing.
+    fn unless_late(&self, decided: Result<Transition, Rejection>) -> Option<Transition> {
+        decided
+            .inspect_err(|rejection| {
+                tracing::debug!(conversation = %self.id, %rejection, "late action ignored");
+            })
+            .ok()
     }
 
     fn decide(&self, action: Action) -> Result<Transition, Rejection> {
@@ -381,15 +389,24 @@ impl LiveConversation {
         decide_and_fold(&self.state, Command { at, action })
     }
 
-    async fn take_report(&mut self, report: Box<Report>) -> Result<(), ExitReason> {
+    async fn take_report(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        report: Box<Report>,
+    ) -> Result<(), ExitReason> {
         // An activity that was aborted while its report was on the way is out of date.
         if !self.activities.finish(&report.activity) {
             return Ok(());
         }
         match report.ended? {
-            Action::OriginalGone => self.undo_fork().await,
-            action => self.act(action).await,
+            Action::OriginalGone => self.undo_fork().await?,
+            action => {
+                if let Some(transition) = self.unless_late(self.decide(action)) {
+                    self.commit_report(myself, transition).await?;
+                }
+            }
         }
+        Ok(())
     }
 
     fn inspect(&self) -> Inspection {

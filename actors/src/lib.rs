@@ -40,6 +40,7 @@ pub mod near_alarms;
 pub mod node_lease;
 pub mod notices;
 pub mod outbound;
+mod pending_commit;
 pub mod permit_sync;
 mod recent_events;
 pub mod request;

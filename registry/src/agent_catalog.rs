@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use crate::added_keys::{self, IndexChange};
 use crate::revisions::prune;
 use crate::seed_record::SeedRecord;
+use crate::shared_reads::SharedReads;
 use crate::store::{CurrentRevisions, Store, StoredAgent};
 
 /// Remembered decisions of one agent; every gated call searches them.
@@ -36,12 +37,22 @@ pub struct AgentCatalog {
     /// What tenants may do; `None` if nobody is authenticated.
     tenants: Option<Arc<dyn TenantRules>>,
     parsed: RwLock<HashMap<Scoped<Revision>, Arc<Definition>>>,
+    current: SharedReads<Scoped<AgentName>, Option<CurrentRevisions>>,
+    decisions: SharedReads<Scoped<AgentName>, Vec<RememberedDecision>>,
 }
 
 impl AgentCatalog {
     /// A catalog over `store`, whose definitions may use these extensions.
     pub fn new(store: Arc<dyn Store>, extensions: Arc<Extensions>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, extensions, clock, tenants: None, parsed: RwLock::default() }
+        Self {
+            store,
+            extensions,
+            clock,
+            tenants: None,
+            parsed: RwLock::default(),
+            current: SharedReads::default(),
+            decisions: SharedReads::default(),
+        }
     }
 
     /// The same catalog, whose definitions are bound by what their tenants may do.
@@ -226,7 +237,8 @@ impl Agents for AgentCatalog {
         agent: &AgentName,
         conversation: &Scoped<ConversationId>,
     ) -> Result<Option<Choice>, StoreError> {
-        let current = self.store.current_revisions(&conversation.sibling(agent)).await?;
+        let agent_id = conversation.sibling(agent);
+        let current = self.current.read(&agent_id, self.store.current_revisions(&agent_id)).await?;
         let Some(CurrentRevisions { newest, rollout }) = current else { return Ok(None) };
         let rollout = rollout.filter(|rollout| rollout.revision != newest);
         let Some(newest) = self.revision(&conversation.sibling(&newest)).await? else {
@@ -289,7 +301,7 @@ impl Agents for AgentCatalog {
         &self,
         agent: &Scoped<AgentName>,
     ) -> Result<Vec<RememberedDecision>, StoreError> {
-        self.store.decisions(agent).await
+        self.decisions.read(agent, self.store.decisions(agent)).await
     }
 }
 

@@ -30,6 +30,7 @@ pub mod runtime;
 pub mod schedule_changes;
 pub mod schedules;
 pub mod seed_record;
+mod shared_reads;
 pub mod standalone;
 pub mod store;
 pub mod suspension_metrics;

@@ -95,8 +95,9 @@ pub struct Load {
     /// Compares turns with those of another build of the program
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced", "encrypt"])]
     against: Option<PathBuf>,
-    /// Compares turns with those of a bare node, which only answers and journals
-    #[arg(long, requires = "nodes",
+    /// Compares turns with those of a bare node, which only answers and journals; without --nodes,
+    /// measures turns of such a node over an embedded store
+    #[arg(long,
         conflicts_with_all = ["url", "park", "parked", "traced", "encrypt", "against"])]
     bare: bool,
     /// Measures clusters of 1, 3, 10 and 30 nodes, one after the other
@@ -110,7 +111,7 @@ pub struct Load {
     /// redis+cluster://127.0.0.1:7000
     #[arg(long, requires = "journals")]
     redis: Option<String>,
-    /// Serves as that bare node over a Redis
+    /// Serves as that bare node over this store
     #[arg(long, hide = true)]
     serve_bare: Option<String>,
     /// How many rounds a comparison has
@@ -196,7 +197,7 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     if let Some(against) = &load.against {
         return Ok(comparison::builds(&load, against, dir.path()).await?.to_string());
     }
-    if load.bare {
+    if load.bare && load.nodes.is_some() {
         return Ok(bare_node::run(&load, dir.path()).await?.to_string());
     }
     if load.scale {
@@ -250,6 +251,10 @@ async fn plain_turns(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     }
     let node = match (&load.url, &load.admin) {
         (Some(public), Some(admin)) => Node::running(public.0, admin.0),
+        _ if load.bare => {
+            let store = format!("embedded:{}", dir.join("store").display());
+            Node::start_bare(load, &store).await?
+        }
         _ => Node::start(load, &dir.join("store"), "30s").await?,
     };
     let turns = Turns::run(load, std::slice::from_ref(&node), None, NAME).await?;
@@ -300,7 +305,7 @@ mod tests {
         assert!(parses("load --conversations 10 --concurrency 2 --durability os"));
         assert!(parses("load --park 10 --nodes 2") && parses("load --parked 10 --nodes 1"));
         assert!(parses("load --found 1000") && parses("load --found 1000000 --nodes 1"));
-        assert!(parses("load --bare --nodes 1 --rounds 9"));
+        assert!(parses("load --bare --nodes 1 --rounds 9") && parses("load --bare"));
         assert!(parses("load --against abide --nodes 1"));
         assert!(parses("load --journals 4 --concurrency 256"));
         assert!(parses("load --long-journal 1000 --nodes 1"));
@@ -325,7 +330,6 @@ mod tests {
             "load --found 10",
             "load --found 1000 --park 5",
             "load --traced",
-            "load --bare",
             "load --against abide",
             "load --bare --traced --nodes 1",
             "load --rounds 0",

@@ -59,6 +59,7 @@ pub(super) async fn load_oldest(
 async fn summary_event(ctx: &ActivityContext, before: Seq) -> Result<Vec<Event>, StoreError> {
     match ctx.state.context.summary.filter(|summary| summary.seq <= before) {
         Some(summary) => {
+            ctx.pending_commit.wait().await;
             let journal = &ctx.services.journal;
             journal.own_events(&ctx.id, summary.seq.saturating_sub(1), 1).await
         }
@@ -77,7 +78,7 @@ struct Pages<'a> {
 impl Pages<'_> {
     /// At most `limit` events; `None` after the last.
     async fn next(&mut self, limit: usize) -> Result<Option<Vec<Event>>, StoreError> {
-        let ActivityContext { id, state, services, .. } = self.ctx;
+        let ActivityContext { id, state, services, pending_commit, .. } = self.ctx;
         let branches = &state.context.left_branches;
         while let Some(left) = branches.iter().find(|left| left.contains(self.after.next())) {
             self.after = left.until.saturating_sub(1);
@@ -95,6 +96,7 @@ impl Pages<'_> {
         if wanted == 0 {
             return Ok(None);
         }
+        pending_commit.wait().await;
         let page = services.journal.own_events(id, self.after, wanted.min(limit)).await?;
         // Nothing is left of a conversation that was deleted meanwhile.
         let Some(event) = page.last() else { return Ok(None) };

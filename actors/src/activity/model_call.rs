@@ -20,6 +20,7 @@ use crate::model::{
     Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd,
     ReplyStream,
 };
+use crate::pending_commit::PendingCommit;
 use crate::services::Services;
 
 /// A reply that arrives, and which model it is of.
@@ -68,14 +69,14 @@ async fn call_with_audit(
     request: &ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let services = &ctx.services;
+    let model =
+        GatedModel { model: services.model.clone(), pending_commit: ctx.pending_commit.clone() };
     let Some(ttl) = definition.audit else {
-        let model =
-            RetryingModel::new(services.model.clone(), definition.retry, services.clock.clone());
+        let model = RetryingModel::new(model, definition.retry, services.clock.clone());
         return model.call(request).await;
     };
     let mut audit = AuditEntryBuilder::new(ctx, ttl, step.cloned(), request.clone());
-    let counting =
-        CountingModel { model: services.model.clone(), attempts: audit.attempts.clone() };
+    let counting = CountingModel { model, attempts: audit.attempts.clone() };
     let model = RetryingModel::new(counting, definition.retry, services.clock.clone());
     match model.call(request).await {
         Ok(chunks) => Ok(chunks.inspect(move |chunk| audit.record(chunk)).boxed()),
@@ -86,14 +87,30 @@ async fn call_with_audit(
     }
 }
 
-/// A model that counts its calls.
-struct CountingModel {
+/// A model whose replies are read only once the commit that led to the call is in the journal: nobody
+/// sees what follows from something that may be lost.
+struct GatedModel {
     model: Arc<dyn Model>,
+    pending_commit: PendingCommit,
+}
+
+#[async_trait]
+impl Model for GatedModel {
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
+        let chunks = self.model.call(request).await?;
+        self.pending_commit.wait().await;
+        Ok(chunks)
+    }
+}
+
+/// A model that counts its calls.
+struct CountingModel<M> {
+    model: M,
     attempts: Arc<AtomicU32>,
 }
 
 #[async_trait]
-impl Model for CountingModel {
+impl<M: Model> Model for CountingModel<M> {
     async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         self.model.call(request).await

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{State, Timestamp, Transition, wanted};
+use ractor::ActorRef;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::external::queue_entries;
 use super::owe::near_notices;
 use super::relist::summary;
-use super::{LiveConversation, with_store_timeout};
+use super::{ConversationMsg, LiveConversation, with_store_timeout};
 use crate::journal::{
     ClosedSuspension, Commit, RESPONSE_TTL, StoreError, StoredResponse, event_json,
 };
@@ -25,10 +26,29 @@ const MAX_UNCACHED_EVENTS: u64 = 64;
 
 impl LiveConversation {
     /// Appends the events, folds them in, stops what they end, and publishes them.
-    pub(super) async fn commit(
+    pub(super) fn commit(
+        &mut self,
+        transition: Transition,
+        responses: Vec<StoredResponse>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.commit_as(transition, responses, None)
+    }
+
+    /// Commits what an activity reported. The model call that follows it begins at once.
+    pub(super) fn commit_report(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        transition: Transition,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.commit_as(transition, Vec::new(), Some(myself))
+    }
+
+    /// With the actor itself, a model call that follows begins ahead of the commit.
+    async fn commit_as(
         &mut self,
         transition: Transition,
         mut responses: Vec<StoredResponse>,
+        ahead: Option<&ActorRef<ConversationMsg>>,
     ) -> Result<(), StoreError> {
         let Transition { events, state: next } = transition;
         if events.is_empty() && responses.is_empty() {
@@ -41,6 +61,7 @@ impl LiveConversation {
             responses.extend(events.iter().flat_map(|event| self.dispatch_responses(event)));
         }
         let events: Arc<[Event]> = Arc::from(events);
+        let ahead = ahead.and_then(|myself| self.call_model_ahead(myself, &events, &next));
         let mut commit = self.compose(&next, events.clone(), responses);
         let arrived = commit.arrived(&queue_entries(&self.state));
         let json = event_json(&events)?;
@@ -87,6 +108,9 @@ impl LiveConversation {
         if status != status_before {
             let signal = Signal::Status { status, seq: self.state.seq };
             self.services.live.publish(&self.id, signal);
+        }
+        if let Some(pending_commit) = ahead {
+            pending_commit.finish();
         }
         Ok(())
     }

@@ -17,33 +17,40 @@ impl ConversationRouter {
         &self,
         id: &Scoped<ConversationId>,
     ) -> Result<Option<Snapshot>, RequestError> {
-        let holder = self.find_holder(id).await?;
-        let live = match &holder {
-            Some((_, location)) => {
-                // Without an answer the store's state has to do.
-                self.at_location(location, Inspect { id: id.clone() }).await.ok().flatten()
-            }
-            None => None,
-        };
-        let (state, overlay) = match live.filter(|live| live.state.exists()) {
-            Some(live) => {
-                let Inspection { state, claim, streaming, progress, .. } = *live;
-                (state, Overlay { claim: Some(claim), streaming, progress })
-            }
-            None => match self.stored_state(id).await? {
-                Some(state) => {
-                    let claim = holder.map(|(claim, _)| claim);
-                    (state, Overlay { claim, ..Overlay::default() })
-                }
-                None => return Ok(None),
-            },
-        };
+        let Some((state, overlay)) = self.present_state(id).await? else { return Ok(None) };
         let choice = match &state.agent {
             Some(agent) => self.services.agents.choose(agent, id).await?,
             None => None,
         };
         let descendants = self.descendant_calls(id, &state).await?;
         Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, choice)))
+    }
+
+    /// The state of a conversation with what its live actor adds; `None` if there is no conversation.
+    ///
+    /// An actor of this node is asked before the store: while the lease is sound nobody else holds what
+    /// it holds. Without an answer the store's state has to do.
+    async fn present_state(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<(State, Overlay)>, RequestError> {
+        let mut live = self.inspect(id).await;
+        let mut claim = None;
+        if live.is_none()
+            && let Some((held, location)) = self.find_holder(id).await?
+        {
+            if let Location::There(_) = &location {
+                let asked = self.at_location(&location, Inspect { id: id.clone() }).await;
+                live = asked.ok().flatten().map(|live| *live);
+            }
+            claim = Some(held);
+        }
+        if let Some(live) = live.filter(|live| live.state.exists()) {
+            let Inspection { state, claim, streaming, progress, .. } = live;
+            return Ok(Some((state, Overlay { claim: Some(claim), streaming, progress })));
+        }
+        let stored = self.stored_state(id).await?;
+        Ok(stored.map(|state| (state, Overlay { claim, ..Overlay::default() })))
     }
 
     /// The claim on a conversation if a live member holds it, and where that member is.

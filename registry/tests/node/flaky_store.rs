@@ -102,6 +102,8 @@ pub struct FlakyStore {
     pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
     /// How often what deletions have left was overwritten.
     pub overwritings: AtomicUsize,
+    /// How often it was asked who holds a conversation.
+    pub claim_reads: AtomicUsize,
     /// How often a journal was read from its beginning.
     pub whole_reads: AtomicUsize,
     /// The events that holders read of their own conversations, as often as they read them.
@@ -340,6 +342,7 @@ impl Store for FlakyStore {
         &self,
         id: &Scoped<ConversationId>,
     ) -> Result<Option<Claim>, StoreError> {
+        self.claim_reads.fetch_add(1, Ordering::SeqCst);
         self.reachable()?.current_claim(id).await
     }
 

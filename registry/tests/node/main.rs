@@ -7,6 +7,7 @@ mod audit;
 mod batches_of_answers;
 mod blob_sweeps;
 mod budgets;
+mod calls_ahead;
 mod child_clients;
 mod child_deaths;
 mod children;

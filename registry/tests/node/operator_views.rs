@@ -1,16 +1,20 @@
 //! Operators see the same conversations, and can end them, from any node.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use abide_actors::conversation::ConversationMsg;
 use abide_actors::identity::NodeName;
 use abide_actors::request::Request;
-use abide_conversation::event::TurnOutcome;
+use abide_conversation::event::{EventData, TurnOutcome};
 use abide_conversation::{ConversationId, Scoped};
 use abide_registry::membership::LinkState;
+use ractor::rpc::CallResult;
 use tokio::time::Instant;
 
-use crate::revival::HOLD_AGENT;
+use crate::flaky_store::FlakyStore;
+use crate::revival::{APPROVAL_AGENT, HOLD_AGENT};
 use crate::test_cluster::{DeathMode, TestCluster};
 use crate::test_node::TestNode;
 
@@ -120,4 +124,35 @@ async fn a_quarantined_conversation_is_deleted_from_any_node() {
     cluster.node(1).send("bad", "go").await.unwrap();
     assert_eq!(cluster.node(0).turn_end("bad", 1).await, (TurnOutcome::Completed, None));
     cluster.node(0).check("bad").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_not_asked_who_holds_what_lives_here() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), HOLD_AGENT).await;
+    node.send("x", "go").await.unwrap();
+    node.wait_for_holds(1).await;
+    let snapshot = async || node.conversations.snapshot(&id("x")).await.unwrap().unwrap();
+    store.claim_reads.store(0, Ordering::SeqCst);
+    let live = snapshot().await;
+    assert_eq!(live.in_flight.len(), 1);
+    assert_eq!(store.claim_reads.load(Ordering::SeqCst), 0);
+    node.tools.release.add_permits(1);
+    node.turn_end("x", 1).await;
+    node.wait_until_passivated("x").await;
+    assert!(snapshot().await.holder.is_none());
+    assert_eq!(store.claim_reads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_says_nothing_of_a_conversation_that_it_has_given_away() {
+    let node = TestNode::new(APPROVAL_AGENT).await;
+    node.send("x", "go").await.unwrap();
+    node.poll_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;
+    let actor = node.conversations.table().get(&id("x")).unwrap().actor;
+    let release = |reply| ConversationMsg::Release(None, false, reply);
+    let (released, seen) =
+        tokio::join!(actor.call(release, None), actor.call(ConversationMsg::Inspect, None));
+    assert!(released.unwrap().is_success());
+    assert!(!matches!(seen, Ok(CallResult::Success(_))));
 }

@@ -20,7 +20,9 @@ use abide_conversation::{
 use jiff::SignedDuration;
 use serde_json::json;
 
+use crate::executor::OneShot;
 use crate::family;
+use crate::mutation::Mutation;
 use crate::node::{Node, store_unavailable};
 use crate::rollouts;
 use crate::workers;
@@ -37,6 +39,7 @@ pub async fn run(
     id: &Scoped<ConversationId>,
     activity: &Activity,
     state: &State,
+    pending_commit: Option<OneShot<()>>,
 ) -> Result<Action, StoreError> {
     let needs_lease = matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. });
     if needs_lease && !node.is_sound() {
@@ -44,7 +47,14 @@ pub async fn run(
     }
     match activity {
         Activity::CallModel { .. } => {
+            let life = node.world.life(id);
             node.sleep(Duration::from_millis(5 + node.below(40))).await;
+            if node.world.mutation != Some(Mutation::ShowsBeforeCommit)
+                && let Some(commit) = pending_commit
+            {
+                commit.wait().await;
+            }
+            node.world.show(id, life, state);
         }
         Activity::RunTool { call, attempt } => {
             if let Some(child) = family::child_of(state, call) {

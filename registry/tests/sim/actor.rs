@@ -24,6 +24,7 @@ use abide_conversation::{
 
 use self::compose::{stored_response, summary};
 use crate::activities;
+use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
 use crate::mutation::Mutation;
 use crate::node::Node;
@@ -128,7 +129,7 @@ impl Actor {
                     if self.live.activities.borrow_mut().remove(&activity).is_some() {
                         match result.map_err(ActivityError::Store)? {
                             Action::OriginalGone => self.undo_fork().await?,
-                            action => self.act(action).await?,
+                            action => self.act_as(action, true).await?,
                         }
                         self.reconcile();
                     }
@@ -284,9 +285,14 @@ impl Actor {
     }
 
     async fn act(&mut self, action: Action) -> Result<(), ExitReason> {
+        self.act_as(action, false).await
+    }
+
+    /// Of a report, the model call that follows begins ahead of its commit.
+    async fn act_as(&mut self, action: Action, is_report: bool) -> Result<(), ExitReason> {
         // An action that came too late is rejected, and changes nothing.
         if let Ok(events) = decide(&self.state, self.command(action)) {
-            self.commit(events, None).await?;
+            self.commit_as(events, None, is_report).await?;
         }
         Ok(())
     }
@@ -300,8 +306,18 @@ impl Actor {
         events: Vec<Event>,
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
+        self.commit_as(events, response, false).await
+    }
+
+    async fn commit_as(
+        &mut self,
+        events: Vec<Event>,
+        response: Option<StoredResponse>,
+        is_report: bool,
+    ) -> Result<(), StoreError> {
         if !events.is_empty() || response.is_some() {
             let next = replay(self.state.clone(), &events);
+            let ahead = is_report.then(|| self.call_model_ahead(&next)).flatten();
             let mut commit = compose(&self.state, &next, events, response, self.cached_seq);
             if self.node.world.mutation == Some(Mutation::ForgetsQueues) {
                 commit.queued.take_if(|queued| queued.is_empty());
@@ -326,6 +342,9 @@ impl Actor {
                 self.progress_check.end();
             }
             self.state = next;
+            if let Some(pending_commit) = ahead {
+                pending_commit.send(());
+            }
         }
         self.reconcile();
         Ok(())
@@ -342,24 +361,42 @@ impl Actor {
             }
             keep
         });
-        if self.dormant || !self.node.is_sound() {
-            return;
-        }
+        drop(running);
         for activity in wanted {
-            let held_back =
-                self.node.draining.get() && !matches!(activity, Activity::RunTool { .. });
-            if held_back || running.contains_key(&activity) {
-                continue;
+            if self.may_start(&activity) {
+                self.start(activity, self.state.clone(), None);
             }
-            let node = self.node.clone();
-            let live = self.live.clone();
-            let task = activity.clone();
-            let state = self.state.clone();
-            let task = self.node.spawn(async move {
-                let result = activities::run(&node, &live.id, &task, &state).await;
-                live.cast(Msg::Report(task, result));
-            });
-            running.insert(activity, task);
         }
+    }
+
+    /// Starts the model call that the open turn makes in this next state, while its commit is under way.
+    fn call_model_ahead(&self, next: &State) -> Option<OneShot<()>> {
+        let turn = |state: &State| state.turn.as_ref().map(|turn| turn.id.clone());
+        let is_model_call = |activity: &Activity| matches!(activity, Activity::CallModel { .. });
+        let call = wanted(next).into_iter().find(is_model_call)?;
+        if turn(&self.state) != turn(next) || !self.may_start(&call) {
+            return None;
+        }
+        let pending_commit = OneShot::new(&self.node.world.exec);
+        self.start(call, next.clone(), Some(pending_commit.clone()));
+        Some(pending_commit)
+    }
+
+    fn may_start(&self, activity: &Activity) -> bool {
+        let is_held_back =
+            self.node.draining.get() && !matches!(activity, Activity::RunTool { .. });
+        let may_run = !self.dormant && self.node.is_sound() && !is_held_back;
+        may_run && !self.live.activities.borrow().contains_key(activity)
+    }
+
+    fn start(&self, activity: Activity, state: State, pending_commit: Option<OneShot<()>>) {
+        let node = self.node.clone();
+        let live = self.live.clone();
+        let task = activity.clone();
+        let task = self.node.spawn(async move {
+            let result = activities::run(&node, &live.id, &task, &state, pending_commit).await;
+            live.cast(Msg::Report(task, result));
+        });
+        self.live.activities.borrow_mut().insert(activity, task);
     }
 }

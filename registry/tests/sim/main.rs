@@ -306,6 +306,11 @@ fn requests_that_reach_another_tenant_are_noticed() {
 }
 
 #[test]
+fn replies_that_are_shown_before_what_they_follow_from_are_noticed() {
+    is_noticed(Mutation::ShowsBeforeCommit);
+}
+
+#[test]
 fn children_that_outlive_their_parents_are_noticed() {
     is_noticed(Mutation::ChildrenOutliveParents);
 }

@@ -67,6 +67,8 @@ pub enum Mutation {
     PublishesTheEndAlone,
     /// A rollout that was ended goes on.
     RolloutNeverEnds,
+    /// What a model replies is shown before the commit that led to its call is in the journal.
+    ShowsBeforeCommit,
 }
 
 impl Mutation {
@@ -98,6 +100,7 @@ impl Mutation {
             Mutation::RewriteNeedsNoClaim => "rewrites under the claim",
             Mutation::PublishesTheEndAlone => "stands at index",
             Mutation::RolloutNeverEnds => "is chosen, which",
+            Mutation::ShowsBeforeCommit => "is shown before the commit",
         }
     }
 
@@ -166,6 +169,7 @@ impl Mutation {
             | Mutation::ChildrenOutliveParents
             | Mutation::ForgetsQueues
             | Mutation::SettlesBeforeTelling
+            | Mutation::ShowsBeforeCommit
             | Mutation::TicksHaveNoKey => &[],
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use abide_conversation::{BlobId, ConversationId, Scoped, Seq};
+use abide_conversation::{BlobId, ConversationId, Scoped, Seq, State};
 use abide_registry::member;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
@@ -226,6 +226,20 @@ impl World {
         }
     }
 
+    /// How often the conversation was deleted.
+    pub fn life(&self, id: &Scoped<ConversationId>) -> usize {
+        self.store.observer.borrow().deletions_of(id)
+    }
+
+    /// Checks that a model's reply, which people see, follows from what is in the journal.
+    pub fn show(&self, id: &Scoped<ConversationId>, life: usize, state: &State) {
+        let last = self.store.events(id).last().map(|event| event.seq);
+        if self.life(id) == life && last.is_some_and(|last| last < state.seq) {
+            let why = "is shown before the commit that it follows";
+            self.store.report_violation(format!("{id}: the reply after {} {why}", state.seq));
+        }
+    }
+
     /// Records the start of a tool run, and checks that it is allowed.
     pub fn run(&self, node: &Node, id: &Scoped<ConversationId>, call: &str) {
         let me = node.lease.borrow().me.clone();
@@ -241,7 +255,7 @@ impl World {
         }
         let mut runs = self.runs.borrow_mut();
         // A conversation that was deleted and created anew has the same calls again.
-        let life = self.store.observer.borrow().deletions_of(id);
+        let life = self.life(id);
         let count = runs.entry((id.clone(), format!("{call} {life}"))).or_default();
         *count += 1;
         if *count > 1 && runs_once(&self.store.events(id), call) {

@@ -1,5 +1,5 @@
 //! A node that answers, journals and streams without deciding anything: an upper bound for turns
-//! per second with the same HTTP server and Redis client.
+//! per second with the same HTTP server and store.
 //!
 //! Each request of a turn is parsed and answered, each commit of a turn is written by the same
 //! script with the same events, and each frame is sent, all as recorded from a real node.
@@ -34,7 +34,7 @@ use super::comparison::{self, Order};
 use super::idle_conversations::PASSIVATE_AFTER;
 use super::node_group::NodeGroup;
 use super::report::Report;
-use super::{Load, LoadError, load_error, redis};
+use super::{Load, LoadError, floor, load_error, redis};
 
 /// The journal of a turn under load.
 const JOURNAL: &str = include_str!("bare_node/journal.jsonl");
@@ -92,10 +92,14 @@ impl IntoResponse for RequestError {
     }
 }
 
-/// Serves over a Redis until SIGTERM, and prints a ready line as a node does.
+/// Serves over a Redis or an embedded store until SIGTERM, and prints a ready line as a node does.
 pub(super) async fn serve(load: &Load, url: &str) -> Result<(), LoadError> {
+    let store = match url.strip_prefix("embedded:") {
+        Some(dir) => floor::open_embedded(load, Path::new(dir))?,
+        None => redis::open(url, load.durability).await?,
+    };
     let bare = Bare {
-        store: redis::open(url, load.durability).await?,
+        store,
         me: Holder { node: NodeName::new("bare"), incarnation: Incarnation::new("1") },
         commits: commits()?.into(),
         committed: Arc::default(),

@@ -41,12 +41,17 @@ pub(super) async fn measure_embedded(
     turns: &Turns,
     dir: &Path,
 ) -> Result<FloorRate, LoadError> {
+    measure(load, turns, open_embedded(load, dir)?).await
+}
+
+/// Opens an embedded store, which is made if it is not there.
+pub(super) fn open_embedded(load: &Load, dir: &Path) -> Result<Arc<dyn Store>, LoadError> {
     let durability = match load.durability {
         Durability::Fsync => embedded::Durability::Fsync,
         Durability::Os => embedded::Durability::Os,
     };
-    let store = Embedded::open(dir, durability).map_err(|error| load_error("the floor", error))?;
-    measure(load, turns, Arc::new(store)).await
+    let store = Embedded::open(dir, durability);
+    Ok(Arc::new(store.map_err(|error| load_error("an embedded store", error))?))
 }
 
 /// Measures any store.

@@ -103,11 +103,11 @@ impl Node {
         Self::ready(command).await
     }
 
-    /// Starts this program as a bare node over a Redis.
-    pub(super) async fn start_bare(load: &Load, redis: &str) -> Result<Self, LoadError> {
+    /// Starts this program as a bare node over a store.
+    pub(super) async fn start_bare(load: &Load, store: &str) -> Result<Self, LoadError> {
         let me = std::env::current_exe().map_err(|error| load_error("this program", error))?;
         let mut command = Command::new(me);
-        command.args(["--serve-bare", redis, "--durability", &load.durability.to_string()]);
+        command.args(["--serve-bare", store, "--durability", &load.durability.to_string()]);
         Self::ready(command).await
     }
 

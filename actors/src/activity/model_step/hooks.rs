@@ -33,6 +33,8 @@ impl ModelStep<'_> {
         if hooks.is_empty() {
             return Ok(Vec::new());
         }
+        // Programs outside learn only of what is in the journal.
+        self.ctx.pending_commit.wait().await;
         let (durable, transient): (Vec<_>, Vec<_>) = hooks.into_iter().partition(|it| it.durable);
         let payload = HookPayload::Pre { step: self.step, messages: newest_messages(messages) };
         let context = self.hook_context();
