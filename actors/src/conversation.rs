@@ -19,6 +19,7 @@ mod metrics;
 mod not_done;
 mod notify_hooks;
 mod operator;
+mod origin;
 mod owe;
 mod progress_check;
 mod publish_at_root;
@@ -59,6 +60,7 @@ pub use ask_hooks::HookVerdict;
 pub use delete::{discard_workspace, note_deletion, planned_children};
 pub use imported::imported;
 pub use load::kills_its_process;
+pub use origin::Origin;
 pub use owe::owed_for_deletion;
 pub use progress_check::ProgressCheck;
 
@@ -76,34 +78,6 @@ pub struct Arguments {
     pub origin: Origin,
     /// The number of deliveries in the mailbox; the sender adds, the actor subtracts.
     pub mailbox_depth: Arc<AtomicUsize>,
-}
-
-/// What an actor begins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The journal, if there is one.
-    Journal,
-    /// The journal, and the claim of this holder, which is dead: the actor may replace it.
-    DeadHolder(Holder),
-    /// Nothing: nobody held the conversation and it did not exist, a moment ago. Its first commit claims
-    /// it, and nothing is read before.
-    New,
-}
-
-impl Origin {
-    /// The dead holder whose claim the actor may replace.
-    pub fn dead_holder(&self) -> Option<&Holder> {
-        match self {
-            Self::DeadHolder(holder) => Some(holder),
-            Self::Journal | Self::New => None,
-        }
-    }
-}
-
-impl From<Option<Holder>> for Origin {
-    fn from(dead: Option<Holder>) -> Self {
-        dead.map_or(Self::Journal, Self::DeadHolder)
-    }
 }
 
 /// The protocol of the actor. It never leaves the process.

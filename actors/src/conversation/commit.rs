@@ -61,6 +61,7 @@ impl LiveConversation {
             responses.extend(events.iter().flat_map(|event| self.dispatch_responses(event)));
         }
         let events: Arc<[Event]> = Arc::from(events);
+        let ahead = ahead.filter(|_| !is_copy);
         let ahead = ahead.and_then(|myself| self.call_model_ahead(myself, &events, &next));
         let mut commit = self.compose(&next, events.clone(), responses);
         let arrived = commit.arrived(&queue_entries(&self.state));
