@@ -309,8 +309,6 @@ impl LiveConversation {
                 self.idle.count_message();
                 self.take_report(myself, report).await?;
             }
-            // Another holder may have changed what was given to it.
-            ConversationMsg::Inspect(_) if self.is_released => {}
             ConversationMsg::Inspect(reply) => {
                 // The caller may be gone, which does not concern the conversation.
                 let _ = reply.send(Box::new(self.inspect()));

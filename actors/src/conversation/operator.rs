@@ -46,6 +46,7 @@ impl LiveConversation {
             }
         };
         self.is_released = true;
+        // What waits in the mailbox is not read: another holder may have changed the conversation.
         myself.stop(Some("released by an operator".to_owned()));
         Ok(ReleaseOutcome::Released(holder))
     }
