@@ -154,7 +154,8 @@ mod tests {
 
     #[tokio::test]
     async fn other_things_are_read_meanwhile() {
-        let (reads, thing, other) = (SharedReads::default(), Thing::default(), Thing::default());
+        let reads = SharedReads::default();
+        let (thing, other) = (Thing::default(), Thing::default());
         let mut first = Box::pin(reads.read(&"a", thing.read()));
         assert_eq!(futures::poll!(&mut first), Poll::Pending);
         other.end_read.notify_one();

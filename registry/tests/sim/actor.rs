@@ -288,7 +288,7 @@ impl Actor {
         self.act_as(action, false).await
     }
 
-    /// Of a report, the model call that follows begins ahead of its commit.
+    /// The model call that follows a report begins ahead of its commit.
     async fn act_as(&mut self, action: Action, is_report: bool) -> Result<(), ExitReason> {
         // An action that came too late is rejected, and changes nothing.
         if let Ok(events) = decide(&self.state, self.command(action)) {
