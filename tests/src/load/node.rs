@@ -14,6 +14,8 @@ use super::client::Client;
 use super::{Load, LoadError, load_error};
 use crate::program;
 
+/// After how long nodes give freed memory back to the kernel, as `deploy/Dockerfile` sets it.
+const PURGE_DELAY_MS: &str = "10000";
 /// How long a start may take, including the repair of a large store.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a stop may take: longer than a node drains.
@@ -113,6 +115,7 @@ impl Node {
 
     /// Starts a process and waits for its ready line, which contains its addresses.
     async fn ready(mut command: Command) -> Result<Self, LoadError> {
+        command.env("MIMALLOC_PURGE_DELAY", PURGE_DELAY_MS);
         let started = Instant::now();
         let spawned = command.stdout(Stdio::piped()).kill_on_drop(true).spawn();
         let program = command.as_std().get_program().to_string_lossy();
