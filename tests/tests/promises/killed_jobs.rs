@@ -18,8 +18,6 @@ use crate::ABIDE;
 use crate::agents::{agent, steps};
 use crate::cluster_state::LOAD_FACTOR;
 
-/// How many nodes are killed at a time.
-const PARALLEL_RUNS: usize = 3;
 /// The person who is erased.
 const PERSON: &str = "zq-person-71f3";
 
@@ -27,6 +25,8 @@ const PERSON: &str = "zq-person-71f3";
 trait Job: Sync {
     /// The scripts with which it writes. A new one is a place, too.
     const WRITES: &'static [&'static str];
+    /// How many nodes are killed at a time.
+    const PARALLEL_RUNS: usize = 3;
 
     /// Makes what the job is about, before anything is watched.
     async fn prepare(&self, watched: &mut WatchedNode);
@@ -67,7 +67,7 @@ async fn kill_around_each_write<J: Job>(job: &J) {
         println!("{side:?} {write}");
         run(job, Some((write, side))).await
     });
-    stream::iter(runs).buffer_unordered(PARALLEL_RUNS).collect::<Vec<_>>().await;
+    stream::iter(runs).buffer_unordered(J::PARALLEL_RUNS).collect::<Vec<_>>().await;
 }
 
 /// Repeats a request under one key until it is acknowledged.
@@ -221,6 +221,50 @@ impl Job for Retention {
         let ids: Vec<_> = listed["conversations"].as_array().unwrap().iter().collect();
         assert_eq!((ids.len(), &ids[0]["id"]), (1, &json!("new")), "{listed:#}");
     }
+}
+
+/// Indexes the conversations that an agent has by a key that its definition adds.
+struct AddedKey;
+
+impl Job for AddedKey {
+    const WRITES: &'static [&'static str] = &["agent", "rebuild", "relist"];
+    // Each waits for half a minute: a job begins when every request has ended that knew the key not.
+    const PARALLEL_RUNS: usize = 16;
+
+    async fn prepare(&self, watched: &mut WatchedNode) {
+        let client = watched.client();
+        client.define("a", &answering()).await;
+        for id in ["one", "two"] {
+            let new = json!({"id": id, "agent": "a", "metadata": {"ticket": id}});
+            client.post("/v1/conversations", &new).await.expect(201);
+        }
+    }
+
+    async fn carry_out(&self, client: &Client) {
+        let mut indexing = answering();
+        indexing["index"] = json!(["ticket"]);
+        insist(client, Method::PUT, "/v1/agents/a", Some(&indexing)).await;
+        poll_within(DEADLINE * LOAD_FACTOR, "the conversations to be indexed", async || {
+            let found = client.ask(Method::GET, TICKET_ONE, None, None).await?;
+            (found.status == 200 && found.body.get("incomplete").is_none()).then_some(())
+        })
+        .await;
+    }
+
+    async fn check(&self, watched: &mut WatchedNode) {
+        let found = watched.client().get(TICKET_ONE).await.expect(200);
+        let ids: Vec<_> =
+            found["conversations"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
+        assert_eq!(ids, ["one"], "{found:#}");
+    }
+}
+
+/// The list that an index of the added key makes short.
+const TICKET_ONE: &str = "/v1/conversations?agent=a&metadata.ticket=one";
+
+#[tokio::test]
+async fn an_added_key_is_indexed_around_whichever_write_its_node_dies() {
+    kill_around_each_write(&AddedKey).await;
 }
 
 /// The line of an event that happened long ago; any other as it is.
