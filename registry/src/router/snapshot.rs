@@ -22,7 +22,7 @@ impl ConversationRouter {
             Some(agent) => self.services.agents.choose(agent, id).await?,
             None => None,
         };
-        let descendants = self.descendant_calls(id, &state).await?;
+        let descendants = Box::pin(self.descendant_calls(id, &state)).await?;
         Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, choice)))
     }
 
@@ -34,21 +34,26 @@ impl ConversationRouter {
         &self,
         id: &Scoped<ConversationId>,
     ) -> Result<Option<(State, Overlay)>, RequestError> {
-        let mut live = self.inspect(id).await;
-        let mut claim = None;
-        if live.is_none()
-            && let Some((held, location)) = self.find_holder(id).await?
-        {
-            if let Location::There(_) = &location {
-                let asked = self.at_location(&location, Inspect { id: id.clone() }).await;
-                live = asked.ok().flatten().map(|live| *live);
+        match self.inspect(id).await.filter(|live| live.state.exists()) {
+            Some(live) => Ok(Some(live_state(live))),
+            // Boxed: it is large, and most who ask are where the conversation lives.
+            None => Box::pin(self.state_elsewhere(id)).await,
+        }
+    }
+
+    async fn state_elsewhere(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<(State, Overlay)>, RequestError> {
+        let holder = self.find_holder(id).await?;
+        if let Some((_, location @ Location::There(_))) = &holder {
+            let asked = self.at_location(location, Inspect { id: id.clone() }).await;
+            let live = asked.ok().flatten();
+            if let Some(live) = live.filter(|live| live.state.exists()) {
+                return Ok(Some(live_state(*live)));
             }
-            claim = Some(held);
         }
-        if let Some(live) = live.filter(|live| live.state.exists()) {
-            let Inspection { state, claim, streaming, progress, .. } = live;
-            return Ok(Some((state, Overlay { claim: Some(claim), streaming, progress })));
-        }
+        let claim = holder.map(|(claim, _)| claim);
         let stored = self.stored_state(id).await?;
         Ok(stored.map(|state| (state, Overlay { claim, ..Overlay::default() })))
     }
@@ -100,4 +105,10 @@ impl ConversationRouter {
             Ok(_) | Err(_) => None,
         }
     }
+}
+
+/// The state of a live actor, and what the actor adds.
+fn live_state(live: Inspection) -> (State, Overlay) {
+    let Inspection { state, claim, streaming, progress, .. } = live;
+    (state, Overlay { claim: Some(claim), streaming, progress })
 }
