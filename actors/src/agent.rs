@@ -23,6 +23,7 @@ mod tool_entry;
 use std::time::Duration;
 
 use abide_conversation::{AgentName, Revision};
+use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -159,7 +160,7 @@ fn revision_of(source: &Value) -> Result<Revision, String> {
     let canonical = serde_json_canonicalizer::to_vec(source)
         .map_err(|error| format!("has no canonical JSON: {}", cut(&error.to_string(), 200)))?;
     let digest = Sha256::digest(&canonical);
-    Ok(Revision::new(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()))
+    Ok(Revision::new(HEXLOWER.encode(&digest[..8])))
 }
 
 fn name(mistakes: &mut Mistakes, text: Option<Text<64>>) -> Option<AgentName> {

@@ -10,6 +10,7 @@ mod strip_base64;
 use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::journal::StoreError;
@@ -59,8 +60,7 @@ impl Blob {
         hash.update(&self.media_type);
         hash.update(b"\n");
         hash.update(&self.bytes);
-        let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        BlobId::new(format!("blob_{digits}"))
+        BlobId::new(format!("blob_{}", HEXLOWER.encode(&hash.finalize())))
     }
 
     /// The media type.

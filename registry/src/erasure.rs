@@ -1,9 +1,8 @@
 //! An erasure as it is stored: the job while it runs, and then its report.
 
-use std::fmt::Write;
-
 use abide_conversation::erase::SubjectAlias;
 use abide_conversation::{BlobId, ConversationId, ErasureId, Scoped, Tenant, Timestamp};
+use data_encoding::HEXLOWER;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -214,10 +213,8 @@ fn digest(parts: &[&[u8]], bytes: usize) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(bytes).fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    let hash = hash.finalize();
+    HEXLOWER.encode(hash.get(..bytes).unwrap_or(&hash))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Who keeps a blob that no journal names yet, and until when.
 
 use abide_conversation::{ConversationId, ScheduleName, Timestamp};
+use data_encoding::HEXLOWER;
 use jiff::SignedDuration;
 use sha2::{Digest, Sha256};
 
@@ -35,8 +36,7 @@ impl BlobHolder {
     /// The subject, or anybody who has no name, as an uploader.
     pub fn uploader(subject: &str) -> Self {
         let hash = Sha256::digest(subject);
-        let digits = hash.iter().take(UPLOADER_BYTES).map(|byte| format!("{byte:02x}"));
-        Self::Uploader(digits.collect())
+        Self::Uploader(HEXLOWER.encode(&hash[..UPLOADER_BYTES]))
     }
 
     /// The holder as text, unlike that of any other. Stores keep it, so it must never change.

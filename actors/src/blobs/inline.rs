@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use abide_conversation::BlobId;
-use abide_conversation::message::blocks::{Media, Source, is_block};
+use abide_conversation::message::blocks::{BlockKind, Media, Source, is_block};
 use abide_conversation::message::{Message, text_block};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -63,6 +63,7 @@ pub async fn inline_media(
 }
 
 fn referenced_blob(block: &Value) -> Option<BlobId> {
+    BlockKind::of(block).filter(|kind| kind.is_media())?;
     match Media::of(block).ok()?.source {
         Source::Blob(id) => Some(BlobId::new(id)),
         Source::Base64 { .. } | Source::Url(_) | Source::File(_) | Source::Stored { .. } => None,

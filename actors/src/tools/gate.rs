@@ -10,6 +10,7 @@ use abide_conversation::permission::{Ceiling, Decision, Network, PermissionPhase
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::{Call, RunningDispatch};
 use abide_conversation::{State, Timestamp};
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -412,7 +413,7 @@ pub(crate) fn exact_fingerprint(tool: &str, args: &Value) -> String {
 }
 
 fn hex(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest.finalize())
 }
 
 /// See [`Verdict::fingerprint`].
@@ -422,8 +423,7 @@ fn fingerprint(tool: &str, args: &Value) -> String {
     digest.update([0]);
     // Writing a JSON value never fails.
     digest.update(serde_json::to_vec(args).unwrap_or_default());
-    let digest = digest.finalize();
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest.finalize()[..8])
 }
 
 impl Tool {

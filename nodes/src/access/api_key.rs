@@ -5,6 +5,7 @@ use std::fmt;
 use aws_lc_rs::rand;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -26,14 +27,8 @@ impl KeyDigest {
 
     /// Parses 64 hex digits.
     pub fn parse(hex: &str) -> Option<Self> {
-        let mut digest = [0; 32];
-        if hex.len() != 64 || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        for (byte, at) in digest.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
-        }
-        Some(Self(digest))
+        let digest = HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()?;
+        digest.try_into().ok().map(Self)
     }
 
     /// Whether the key has this digest. Takes as long for a wrong key as for the right one.
@@ -44,7 +39,7 @@ impl KeyDigest {
 
 impl fmt::Display for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -63,7 +58,7 @@ pub struct NewKey {
 impl NewKey {
     /// Makes a key of 32 random bytes; `None` if the system has no randomness.
     pub fn generate() -> Option<Self> {
-        let id: String = random_bytes::<ID_BYTES>()?.iter().map(|b| format!("{b:02x}")).collect();
+        let id = HEXLOWER.encode(&random_bytes::<ID_BYTES>()?);
         let secret = BASE64_URL_SAFE_NO_PAD.encode(random_bytes::<SECRET_BYTES>()?);
         let text = format!("{PREFIX}{id}_{secret}");
         Some(Self { id, text })

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::document::{AuthDocument, Mistake, Mistakes};
@@ -29,7 +30,7 @@ impl Contents {
             // Each file ends in its own digest, so that no two lists of files are the same text.
             hash.update(Sha256::digest(content.as_deref().unwrap_or_default()));
         }
-        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&hash.finalize()[..8])
     }
 
     /// The files that were read, or could not be.

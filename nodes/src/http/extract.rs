@@ -13,6 +13,7 @@ use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
+use data_encoding::HEXLOWER;
 use futures::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -325,7 +326,7 @@ pub fn fingerprint(parts: &[&str]) -> String {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&hash.finalize()[..16])
 }
 
 /// A value's canonical text: it does not depend on the order of keys.

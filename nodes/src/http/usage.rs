@@ -5,6 +5,7 @@ use abide_conversation::Tenant;
 use abide_registry::store::{USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 use axum::Json;
 use axum::extract::State;
+use data_encoding::HEXLOWER;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -145,15 +146,11 @@ fn check_range(from: Date, to: Date) -> Result<(), Problem> {
 /// The cursor of the page after this name, for this tenant and kind of rows alone.
 fn cursor_after(name: &str, tenant: &Tenant, by: By) -> String {
     let text = serde_json::json!([tenant, by, name]).to_string();
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(text.as_bytes())
 }
 
 fn name_after(cursor: &str, tenant: &Tenant, by: By) -> Result<String, Problem> {
-    let digits = cursor.as_bytes().chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
-        u8::from_str_radix(pair, 16).ok()
-    });
-    let bytes = digits.collect::<Option<Vec<u8>>>();
+    let bytes = HEXLOWER.decode(cursor.as_bytes()).ok();
     let key = bytes.and_then(|bytes| serde_json::from_slice::<(Tenant, By, String)>(&bytes).ok());
     let key = key.filter(|(of, kind, _)| (of, *kind) == (tenant, by));
     let name = key.map(|(_, _, name)| name);

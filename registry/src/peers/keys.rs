@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256;
@@ -72,7 +73,7 @@ impl Keys {
 /// it alike, and only peers that have proved a secret get to see anything of it.
 pub(super) fn derive_cookie(secret: Option<&ClusterSecret>) -> Result<String, Error> {
     let bytes = expand(bytes_of(secret), &[b"cookie"])?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&bytes))
 }
 
 /// The key of a secret for another purpose than the connections between nodes. Whoever has something

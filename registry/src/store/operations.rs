@@ -1,7 +1,6 @@
 //! The operators' audit as a port: what operators and administrators did, in chains of entries of
 //! which each has the hash of the one before it (`reference/admin.md`).
 
-use std::fmt::Write;
 use std::str::FromStr;
 
 use abide_actors::journal::{StoreError, StoredResponse};
@@ -9,6 +8,7 @@ use abide_conversation::identity::{Identity, Tenant};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ErasureId, Principal, Scoped, Timestamp};
 use async_trait::async_trait;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -287,11 +287,7 @@ pub trait OperationLog: Send + Sync + 'static {
 fn digest(members: &Map<String, Value>) -> Result<String, StoreError> {
     let text = serde_json_canonicalizer::to_vec(members);
     let text = text.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(text) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    Ok(hex)
+    Ok(HEXLOWER.encode(&Sha256::digest(text)))
 }
 
 #[cfg(test)]
@@ -328,8 +324,7 @@ mod tests {
         let first = &chain()[0];
         let json = r#"{"at":"2030-03-17T17:46:40.000Z","by":"operator","level":"metadata","operation":"agent.put","previous":"0000000000000000000000000000000000000000000000000000000000000000","seq":1,"target":"a","tenant":"default"}"#;
         let digest = Sha256::digest(json);
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(first.hash(), hex);
+        assert_eq!(first.hash(), HEXLOWER.encode(&digest));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use abide_actors::journal::InboxEntry;
 use abide_conversation::{CallId, ConversationId, Scoped, Tenant, Timestamp};
+use data_encoding::HEXLOWER;
 use futures::{Stream, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -78,11 +79,7 @@ pub(super) fn empty<T>() -> Page<T> {
 /// The key that a cursor stands for; `None` without a cursor.
 pub(crate) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<K>, ListError> {
     let Some(cursor) = cursor else { return Ok(None) };
-    let digits = cursor.as_bytes().chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
-        u8::from_str_radix(pair, 16).ok()
-    });
-    let bytes = digits.collect::<Option<Vec<u8>>>().ok_or(ListError::Cursor)?;
+    let bytes = HEXLOWER.decode(cursor.as_bytes()).map_err(|_| ListError::Cursor)?;
     serde_json::from_slice(&bytes).map(Some).map_err(|_| ListError::Cursor)
 }
 
@@ -116,8 +113,7 @@ impl ListingKey for InboxKey {
 }
 
 pub(crate) fn encode(key: &impl Serialize) -> String {
-    let json = serde_json::json!(key).to_string();
-    json.bytes().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(serde_json::json!(key).to_string().as_bytes())
 }
 
 #[cfg(test)]

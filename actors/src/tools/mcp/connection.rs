@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderValue};
 use rmcp::model::{
@@ -135,7 +136,7 @@ impl Connector {
 /// configured identically.
 fn directory_name(key: &str) -> String {
     let digest = Sha256::digest(key.as_bytes());
-    digest.iter().take(DIRECTORY_NAME_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest[..DIRECTORY_NAME_BYTES])
 }
 
 impl Connection {

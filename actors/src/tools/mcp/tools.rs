@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::Listings;
@@ -102,8 +103,7 @@ fn full_name(server: &str, tool: &str) -> String {
     if name.len() <= MAX_TOOL_NAME_BYTES {
         return name;
     }
-    let hash: String =
-        Sha256::digest(whole.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = HEXLOWER.encode(&Sha256::digest(whole.as_bytes()));
     format!("{}_{}", &name[..MAX_TOOL_NAME_BYTES - HASH_DIGITS - 1], &hash[..HASH_DIGITS])
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use abide_actors::journal::ConversationSummary;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Scoped, Timestamp};
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::super::sealing::IndexKey;
@@ -56,8 +57,7 @@ impl Property {
     }
 
     fn of_hash(kind: char, family: Family, hash: &[u8]) -> Self {
-        let digits: String =
-            hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        let digits = HEXLOWER.encode(hash.get(..HASH_BYTES).unwrap_or(hash));
         Self(format!("{kind}{}{digits}", family.letter()))
     }
 

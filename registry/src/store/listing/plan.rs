@@ -4,6 +4,7 @@ use std::iter::Peekable;
 
 use abide_conversation::Tenant;
 use abide_conversation::state::ConversationStatus;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -210,7 +211,7 @@ fn digest(store: &str, tenant: &Tenant, query: &ListQuery) -> String {
         viewer.ok().flatten()
     ]);
     let hash = Sha256::digest(parts.to_string());
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&hash[..8])
 }
 
 /// Merges ranges of suffixes, each sorted in this direction.
