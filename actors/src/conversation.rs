@@ -230,7 +230,7 @@ impl LiveConversation {
     async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {
         self.idle.is_dormant = self.services.lease.is_draining();
         if self.origin != Origin::New {
-            Box::pin(self.revive()).await?;
+            self.revive().await?;
             self.compile_turn_tools().await;
             self.reconcile(myself);
         }

@@ -117,10 +117,9 @@ impl ConversationRouter {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.route(id, request, context).await,
             Request::Delete | Request::DeleteFor(_) | Request::DeleteIf(_) => {
-                // Boxed: it is rare, and larger than the way of all others.
-                Box::pin(self.delete(id, &request, context)).await
+                self.delete(id, &request, context).await
             }
-            Request::Update(update) => Box::pin(self.update(id, update.clone(), context)).await,
+            Request::Update(update) => self.update(id, update.clone(), context).await,
             _ => self.route_in_time(id, request, context).await,
         }
     }

@@ -65,7 +65,7 @@ async fn run(
     let assigns = Assigns::new(&definition.assigns, &ctx.state.assigns, &to_run.assigns);
     let gate = Gate::new(definition.clone(), &ctx.state);
     let toolbox = if mcp::may_list(&definition, &to_run.tool) {
-        Box::pin(ctx.toolbox(definition.clone())).await
+        ctx.toolbox(definition.clone()).await
     } else {
         Toolbox::with_declared(definition.clone(), &Listings::new(), ctx.declared_tools.clone())
     };
@@ -112,17 +112,15 @@ async fn run(
     };
     let runner = &ctx.services.runner;
     if is_sub_agent {
-        // Boxed, as what else is less frequent than a run on this node.
-        return Ok(match Box::pin(runner.run_child_middleware(tool, &gate, run)).await {
+        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
             Ok((run, ran)) => {
-                let call = SubAgentCall { tool, gate, child: to_run.child, run, ran };
-                Box::pin(child::spawn(ctx, call)).await
+                child::spawn(ctx, SubAgentCall { tool, gate, child: to_run.child, run, ran }).await
             }
             Err(instead) => tool_outcome(call, attempt, *instead),
         });
     }
     if let (Some(target), Some(server)) = (tool.queue(), tool.server()) {
-        return Ok(match Box::pin(runner.run_child_middleware(tool, &gate, run)).await {
+        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
             Ok((_, ran)) => external::queue((call, attempt), target, server.on_interrupt, ran),
             Err(instead) => tool_outcome(call, attempt, *instead),
         });

@@ -45,7 +45,7 @@ impl LiveConversation {
         mut hook_verdicts: Vec<HookVerdict>,
     ) -> Result<(), ExitReason> {
         if self.is_unclaimed() {
-            return Box::pin(self.deliver_first(myself, delivery, hook_verdicts)).await;
+            return self.deliver_first(myself, delivery, hook_verdicts).await;
         }
         let Some(DeliveryContent { request, context, reply }) = delivery.take() else {
             return Ok(());
@@ -137,12 +137,9 @@ impl LiveConversation {
         let proposal = match request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send, access).await?,
-            Request::Resolve(resolve) => {
-                Box::pin(self.resolve(resolve, hook_verdicts.pop(), access)).await?
-            }
-            // Boxed, as what else is large and less frequent than a message.
+            Request::Resolve(resolve) => self.resolve(resolve, hook_verdicts.pop(), access).await?,
             Request::ResolveAll(answers) => {
-                return Box::pin(self.resolve_all(answers, hook_verdicts, context)).await;
+                return self.resolve_all(answers, hook_verdicts, context).await;
             }
             Request::Cancel => self.cancel(),
             Request::Wake if self.state.is_expired(self.services.clock.now()) => {
@@ -150,17 +147,17 @@ impl LiveConversation {
                 return Ok(Reply::Woken);
             }
             Request::Wake => self.wake(),
-            Request::Schedule(request) => Box::pin(self.schedule(*request, access)).await?,
+            Request::Schedule(request) => self.schedule(*request, access).await?,
             Request::Unschedule(request) => self.unschedule(request, access),
             Request::Withdraw(request) => self.withdraw(request, access),
             Request::CancelTurn(request) => self.cancel_turn(request, access),
             Request::Rewind(request) => self.rewind(*request, access),
-            Request::Regenerate(request) => Box::pin(self.regenerate(*request, access)).await?,
+            Request::Regenerate(request) => self.regenerate(*request, access).await?,
             Request::Extend(request) => self.extend(request, access)?,
-            Request::Delete => return Box::pin(self.delete(keys, DeletionReason::Request)).await,
-            Request::DeleteFor(reason) => return Box::pin(self.delete(keys, reason)).await,
-            Request::DeleteIf(condition) => return Box::pin(self.delete_if(keys, condition)).await,
-            Request::EraseSubject(alias) => return Box::pin(self.erase_subject(&alias)).await,
+            Request::Delete => return self.delete(keys, DeletionReason::Request).await,
+            Request::DeleteFor(reason) => return self.delete(keys, reason).await,
+            Request::DeleteIf(condition) => return self.delete_if(keys, condition).await,
+            Request::EraseSubject(alias) => return self.erase_subject(&alias).await,
             Request::Spawn(spawn) => self.spawn(*spawn).await?,
             Request::ChildEnded(ended) => propose(Action::ChildEnded(*ended), |_| Reply::Noted),
             Request::Abandon(create) => {
@@ -175,7 +172,7 @@ impl LiveConversation {
             Request::External(ExternalRequest::Progress { call, proof, progress }) => {
                 return self.external_progress(&call, &proof, progress);
             }
-            Request::External(request) => Box::pin(self.external(request)).await?,
+            Request::External(request) => self.external(request).await?,
             Request::Dispatch(dispatch) => {
                 return Err(RequestError::ToolNotFound(dispatch.tool).into());
             }
@@ -187,7 +184,7 @@ impl LiveConversation {
         let is_new = !self.state.exists();
         self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
         if is_new {
-            if Box::pin(self.delete_if_unawaited()).await.map_err(NotDone::Unknown)? {
+            if self.delete_if_unawaited().await.map_err(NotDone::Unknown)? {
                 return Err(Rejection::NotFound.into());
             }
             self.compile_client_tools().await;

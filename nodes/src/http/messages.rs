@@ -195,14 +195,12 @@ pub(super) async fn send(
     let keys = idempotency.keys(&allowed, fingerprint);
     let sent = match deliver_at {
         None => deliver(&api, &allowed, &id, message, keys).await?,
-        Some(at) => {
-            match Box::pin(scheduled::deliver(&api, &allowed, &id, (message, at), keys)).await? {
-                Accepted::Sent(sent) => sent,
-                Accepted::Scheduled(reply) => {
-                    return Ok((StatusCode::ACCEPTED, None, Json(SendReply::Scheduled(reply))));
-                }
+        Some(at) => match scheduled::deliver(&api, &allowed, &id, (message, at), keys).await? {
+            Accepted::Sent(sent) => sent,
+            Accepted::Scheduled(reply) => {
+                return Ok((StatusCode::ACCEPTED, None, Json(SendReply::Scheduled(reply))));
             }
-        }
+        },
     };
     let span = Some(Extension(TurnExtension(SpanContext::of_turn(&id, &sent.turn_id))));
     Ok(match wait::after(&api, &allowed, &id, sent.seq, wait).await? {

@@ -22,7 +22,7 @@ impl ConversationRouter {
             Some(agent) => self.services.agents.choose(agent, id).await?,
             None => None,
         };
-        let descendants = Box::pin(self.descendant_calls(id, &state)).await?;
+        let descendants = self.descendant_calls(id, &state).await?;
         Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, choice)))
     }
 
@@ -36,8 +36,7 @@ impl ConversationRouter {
     ) -> Result<Option<(State, Overlay)>, RequestError> {
         match self.inspect(id).await.filter(|live| live.state.exists()) {
             Some(live) => Ok(Some(live_state(live))),
-            // Boxed: it is large, and most who ask are where the conversation lives.
-            None => Box::pin(self.state_elsewhere(id)).await,
+            None => self.state_elsewhere(id).await,
         }
     }
 

@@ -105,7 +105,7 @@ impl ModelStep<'_> {
             tool_calls: reply.calls.iter().map(call_json).collect(),
         };
         let hooks = &self.definition.hooks;
-        Box::pin(post::judge_message(self.caller(), hooks, &self.hook_context(), &payload)).await
+        post::judge_message(self.caller(), hooks, &self.hook_context(), &payload).await
     }
 
     /// The verdicts of `PreToolUse` hooks on the calls, in call order; `None` if no hook is asked.
