@@ -86,7 +86,11 @@ pub(super) fn point(words: &[Vec<u8>], scripts: &Scripts) -> Option<String> {
     if ["enter", "renew", "declare_dead"].contains(&script) {
         return None;
     }
-    let (owner, _) = owner_and_kind(words.get(3)?)?;
+    let owner = match script {
+        // Its keys are of no conversation.
+        "rebuild" => "",
+        _ => owner_and_kind(words.get(3)?)?.0,
+    };
     let events: Vec<String> = words.iter().filter_map(|word| event_type(word)).collect();
     let events = match &events[..] {
         [] => String::new(),
