@@ -43,12 +43,12 @@ impl LiveConversation {
         self.commit_as(transition, Vec::new(), Some(myself))
     }
 
-    /// With the actor itself, a model call that follows begins ahead of the commit.
+    /// Where the actor itself is given, a model call that follows begins ahead of the commit.
     async fn commit_as(
         &mut self,
         transition: Transition,
         mut responses: Vec<StoredResponse>,
-        ahead: Option<&ActorRef<ConversationMsg>>,
+        myself: Option<&ActorRef<ConversationMsg>>,
     ) -> Result<(), StoreError> {
         let Transition { events, state: next } = transition;
         if events.is_empty() && responses.is_empty() {
@@ -61,8 +61,8 @@ impl LiveConversation {
             responses.extend(events.iter().flat_map(|event| self.dispatch_responses(event)));
         }
         let events: Arc<[Event]> = Arc::from(events);
-        let ahead = ahead.filter(|_| !is_copy);
-        let ahead = ahead.and_then(|myself| self.call_model_ahead(myself, &events, &next));
+        let myself = myself.filter(|_| !is_copy);
+        let ahead = myself.and_then(|myself| self.call_model_ahead(myself, &events, &next));
         let mut commit = self.compose(&next, events.clone(), responses);
         let arrived = commit.arrived(&queue_entries(&self.state));
         let json = event_json(&events)?;

@@ -228,7 +228,7 @@ struct AddedKey;
 
 impl Job for AddedKey {
     const WRITES: &'static [&'static str] = &["agent", "rebuild", "relist"];
-    // Each waits for half a minute: a job begins when every request has ended that knew the key not.
+    // Each waits for half a minute: a job begins once no request is under way that did not know the key.
     const PARALLEL_RUNS: usize = 16;
 
     async fn prepare(&self, watched: &mut WatchedNode) {
