@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use reqwest::Method;
 use tokio::time::timeout;
 
 use super::gate::{Gate, InjectionPoint, Side};
 use super::resp::{Scripts, scripts};
 use super::tap::Tap;
 use crate::client::Client;
+use crate::deadline::poll;
 use crate::node::{Node, Site};
 use crate::redis::Redis;
 
@@ -41,7 +43,20 @@ impl WatchedNode {
         let store = format!("redis://{}", tap.address);
         let site = Site::new(program).with(flags).with_store(&store);
         let node = Some(site.start().await);
-        Self { site, node, gate, tap, _redis: redis }
+        let watched = Self { site, node, gate, tap, _redis: redis };
+        watched.wait_until_indexed().await;
+        watched
+    }
+
+    /// Waits until the node has rebuilt the indexes of its new store: whenever it does that, those are
+    /// no writes of the job.
+    async fn wait_until_indexed(&self) {
+        let client = self.client();
+        poll("the indexes to be rebuilt", async || {
+            let indexes = client.try_admin(Method::GET, "/admin/indexes").await?;
+            (indexes.body["rebuild"]["state"] == "done").then_some(())
+        })
+        .await;
     }
 
     /// The node's client, which goes on with the node that is started in its place.
