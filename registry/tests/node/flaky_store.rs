@@ -104,6 +104,8 @@ pub struct FlakyStore {
     pub overwritings: AtomicUsize,
     /// How often it was asked who holds a conversation.
     pub claim_reads: AtomicUsize,
+    /// How often an agent's revisions or decisions were asked for.
+    pub agent_reads: AtomicUsize,
     /// How often a journal was read from its beginning.
     pub whole_reads: AtomicUsize,
     /// The events that holders read of their own conversations, as often as they read them.
@@ -490,6 +492,7 @@ impl Store for FlakyStore {
         &self,
         agent: &Scoped<AgentName>,
     ) -> Result<Vec<RememberedDecision>, StoreError> {
+        self.count_agent_read().await;
         self.reachable()?.decisions(agent).await
     }
 }

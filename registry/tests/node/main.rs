@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod added_index_keys;
+mod agent_reads;
 mod audit;
 mod batches_of_answers;
 mod blob_sweeps;
