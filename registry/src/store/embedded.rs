@@ -12,6 +12,7 @@ mod audit;
 mod blob_names;
 mod blobs;
 mod claiming;
+mod compaction;
 mod disk;
 mod durability;
 mod encode;

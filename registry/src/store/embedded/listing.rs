@@ -1,12 +1,14 @@
 //! The index of lists in the file.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
 use std::ops::Bound;
 
 use abide_actors::journal::{Commit, ConversationSummary, Relisting, StoreError};
 use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
 use redb::{
-    Error, ReadOnlyTable, ReadTransaction, ReadableTable, TableDefinition, TableError,
+    Error, ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition, TableError,
     WriteTransaction,
 };
 use serde::de::DeserializeOwned;
@@ -32,60 +34,100 @@ const REBUILDS: TableDefinition<&str, &[u8]> = TableDefinition::new("rebuilds");
 const INDEX: &str = "lists";
 const JOBS: &str = "index_jobs";
 
-/// Changes the entry of a conversation as the commit says, which has the whole one if it writes it; it
-/// is new if it has no journal yet.
-pub(super) fn relist(
-    to: &WriteTransaction,
-    id: &Scoped<ConversationId>,
-    commit: &Commit,
-    whole: Option<&Entry>,
-    is_new: bool,
-) -> Result<(), Error> {
-    let summary = &commit.summary;
-    if let Some(whole) = whole {
-        return replace(to, id, Some(whole));
-    }
-    let entry = match &commit.relisting {
-        Relisting::Whole { indexed } => Entry::new(summary, indexed, None),
-        Relisting::Touched | Relisting::Unchanged if is_new => Entry::new(summary, &[], None),
-        Relisting::Unchanged => return Ok(()),
-        Relisting::Touched => match entry(to, id)? {
-            Some(entry) => entry.touched(summary),
-            None => return Ok(()),
-        },
-    };
-    replace(to, id, Some(&entry))
+/// The index in one transaction. Its tables are opened once for all writes, and only if one needs them.
+pub(super) struct ListTables<'t> {
+    transaction: &'t WriteTransaction,
+    entries: Option<Table<'t, &'static str, &'static str>>,
+    members: BTreeMap<Tenant, Table<'t, &'static str, ()>>,
 }
 
-/// Replaces the entry of a conversation.
-pub(super) fn replace(
-    to: &WriteTransaction,
-    id: &Scoped<ConversationId>,
-    new: Option<&Entry>,
-) -> Result<(), Error> {
-    let before = entry(to, id)?.map(|old| old.members(id)).unwrap_or_default();
-    let after = new.map(|new| new.members(id)).unwrap_or_default();
-    if before != after {
-        let mut members = MEMBERS.open_to_write(to, &id.tenant())?;
-        for member in before.difference(&after) {
-            members.remove(member.as_str())?;
-        }
-        for member in after.difference(&before) {
-            members.insert(member.as_str(), ())?;
-        }
+impl<'t> ListTables<'t> {
+    pub(super) fn new(transaction: &'t WriteTransaction) -> Self {
+        Self { transaction, entries: None, members: BTreeMap::new() }
     }
-    let mut entries = to.open_table(ENTRIES)?;
-    match new {
-        Some(new) => entries.insert(id.as_str(), new.text().as_str()).map(|_| ())?,
-        None => entries.remove(id.as_str()).map(|_| ())?,
-    }
-    Ok(())
-}
 
-fn entry(to: &WriteTransaction, id: &Scoped<ConversationId>) -> Result<Option<Entry>, Error> {
-    let entries = to.open_table(ENTRIES)?;
-    let text = entries.get(id.as_str())?;
-    Ok(text.and_then(|text| Entry::parse(text.value())))
+    /// Changes the entry of a conversation as the commit says, which has the whole one if it writes it;
+    /// it is new if it has no journal yet.
+    pub(super) fn relist(
+        &mut self,
+        id: &Scoped<ConversationId>,
+        commit: &Commit,
+        whole: Option<&Entry>,
+        is_new: bool,
+    ) -> Result<(), Error> {
+        if whole.is_none() && !is_new && matches!(commit.relisting, Relisting::Unchanged) {
+            return Ok(());
+        }
+        let (summary, before) = (&commit.summary, self.entry(id)?);
+        let after = match (whole, &commit.relisting) {
+            (Some(whole), _) => whole.clone(),
+            (None, Relisting::Whole { indexed }) => Entry::new(summary, indexed, None),
+            (None, Relisting::Touched | Relisting::Unchanged) if is_new => {
+                Entry::new(summary, &[], None)
+            }
+            (None, Relisting::Touched | Relisting::Unchanged) => match before.clone() {
+                Some(entry) => entry.touched(summary),
+                None => return Ok(()),
+            },
+        };
+        self.change(id, before.as_ref(), Some(&after))
+    }
+
+    /// Replaces the entry of a conversation.
+    pub(super) fn replace(
+        &mut self,
+        id: &Scoped<ConversationId>,
+        after: Option<&Entry>,
+    ) -> Result<(), Error> {
+        let before = self.entry(id)?;
+        self.change(id, before.as_ref(), after)
+    }
+
+    fn change(
+        &mut self,
+        id: &Scoped<ConversationId>,
+        before: Option<&Entry>,
+        after: Option<&Entry>,
+    ) -> Result<(), Error> {
+        let removed = before.map(|before| before.members_beside(after, id)).unwrap_or_default();
+        let added = after.map(|after| after.members_beside(before, id)).unwrap_or_default();
+        if !(removed.is_empty() && added.is_empty()) {
+            let members = self.members_of(id.tenant())?;
+            for member in removed {
+                members.remove(member.as_str())?;
+            }
+            for member in added {
+                members.insert(member.as_str(), ())?;
+            }
+        }
+        match after {
+            Some(after) => self.entries()?.insert(id.as_str(), after.text().as_str()).map(drop)?,
+            None => self.entries()?.remove(id.as_str()).map(drop)?,
+        }
+        Ok(())
+    }
+
+    fn members_of(&mut self, tenant: Tenant) -> Result<&mut Table<'t, &'static str, ()>, Error> {
+        Ok(match self.members.entry(tenant) {
+            Slot::Occupied(open) => open.into_mut(),
+            Slot::Vacant(slot) => {
+                let members = MEMBERS.open_to_write(self.transaction, slot.key())?;
+                slot.insert(members)
+            }
+        })
+    }
+
+    fn entries(&mut self) -> Result<&mut Table<'t, &'static str, &'static str>, Error> {
+        Ok(match &mut self.entries {
+            Some(open) => open,
+            none => none.insert(self.transaction.open_table(ENTRIES)?),
+        })
+    }
+
+    fn entry(&mut self, id: &Scoped<ConversationId>) -> Result<Option<Entry>, Error> {
+        let text = self.entries()?.get(id.as_str())?;
+        Ok(text.and_then(|text| Entry::parse(text.value())))
+    }
 }
 
 #[async_trait]

@@ -10,6 +10,7 @@ use redb::{Error, TableDefinition, WriteTransaction};
 use super::Embedded;
 use super::erasures::ErasureWrite;
 use super::write::Write;
+use super::writer::Job;
 
 /// Rows of zeros, which are there only for a moment.
 const FILLER: TableDefinition<u64, &[u8]> = TableDefinition::new("filler");
@@ -34,7 +35,8 @@ const SWEEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Embedded {
     /// Fills the file with zeros until no page of it is free, and then frees them again. The file grows
-    /// for that, to twice its size, and is given back as far as it was empty.
+    /// for that, to twice its size, and is given back as far as it was empty; if it has grown much in
+    /// several such times, it is compacted.
     ///
     /// Fails if a read that began before has not ended in time, or if deletions leave more than can be
     /// removed: pages may be left then, and it is to be repeated.
@@ -49,7 +51,8 @@ impl Embedded {
         let filled = self.fill_free_pages(read_timeout).await;
         let ended = self.end_filling().await;
         filled.and(ended)?;
-        self.give_back(bytes).await
+        self.give_back(bytes).await?;
+        self.submit(Job::Compact).await
     }
 
     async fn end_filling(&self) -> Result<(), StoreError> {

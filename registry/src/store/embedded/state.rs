@@ -84,11 +84,11 @@ impl Shared {
         self.file.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the file by a newly opened one, or by the reason why there is none.
-    pub(super) fn replace(&self, database: Result<Database, String>) {
+    /// Replaces the file by an open one, or by the reason why there is none.
+    pub(super) fn replace(&self, database: Result<Arc<Database>, String>) {
         let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
         file.generation += 1;
-        file.database = database.map(Arc::new);
+        file.database = database;
     }
 
     /// Those who read now: what is returned has other owners as long as one of them does. Who reads from

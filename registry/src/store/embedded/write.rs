@@ -29,7 +29,7 @@ use super::blobs::{self, NewBlob};
 use super::encode::{Append, EncodedResponse};
 use super::encryption::KeyWrite;
 use super::erasures::{self, EncodedRewrite, ErasureWrite};
-use super::listing;
+use super::listing::{ListTables, ListWrite};
 use super::notices;
 use super::operations;
 use super::queues;
@@ -102,7 +102,7 @@ pub(super) enum Write {
     Operate(Box<operations::Operate>),
     ReplaceSchedule(Box<ScheduleChange>),
     Stage(StageWrite),
-    List(Box<listing::ListWrite>),
+    List(Box<ListWrite>),
     Rewrite(Box<EncodedRewrite>),
     Erasure(Box<ErasureWrite>),
     Keys(KeyWrite),
@@ -138,6 +138,7 @@ pub(super) struct OpenTables<'t> {
     pub(super) revisions: Table<'t, &'static str, &'static [u8]>,
     pub(super) decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
     audit: Audit<'t>,
+    lists: ListTables<'t>,
 }
 
 /// The tables that each tenant has of its own, because they are listed.
@@ -167,6 +168,7 @@ impl<'t> OpenTables<'t> {
             revisions: transaction.open_table(tables::REVISIONS)?,
             decisions: transaction.open_table(tables::DECISIONS)?,
             audit: Audit::open(transaction)?,
+            lists: ListTables::new(transaction),
         })
     }
 
@@ -334,7 +336,7 @@ impl<'t> OpenTables<'t> {
         }
         self.update_indexes(id, old.as_ref(), Some(&commit.summary))?;
         let whole = append.entry.as_ref();
-        listing::relist(self.transaction, &append.id, commit, whole, old.is_none())?;
+        self.lists.relist(&append.id, commit, whole, old.is_none())?;
         for closed in &commit.closed {
             self.close(&append.id, closed.call_id.as_str(), closed.suspension)?;
         }
@@ -382,7 +384,7 @@ impl<'t> OpenTables<'t> {
         self.states.remove(id)?;
         self.reset_deaths(id)?;
         queues::replace(self.transaction, deleted, Some(&[]))?;
-        listing::replace(self.transaction, deleted, None)?;
+        self.lists.replace(deleted, None)?;
         if old.is_some() {
             self.unswept.insert(id, ())?;
         }

@@ -46,6 +46,8 @@ pub(super) enum Job {
     },
     /// A read failed on this opening of the file.
     Reopen(u64),
+    /// The free pages were overwritten, and the file may have grown.
+    Compact(oneshot::Sender<()>),
 }
 
 pub(super) type Claimed = Result<Claim, StoreError>;
@@ -59,6 +61,8 @@ pub(super) struct Writer {
     needs_sweep: bool,
     /// Writes that wait until those events are removed.
     deferred: Vec<Pending>,
+    /// Who waits until the file is compacted.
+    compactions: Vec<oneshot::Sender<()>>,
 }
 
 impl Writer {
@@ -68,7 +72,8 @@ impl Writer {
         shared: Arc<Shared>,
         queue: mpsc::Receiver<Job>,
     ) -> Self {
-        Self { store_dir, shared, queue, needs_sweep: true, deferred: Vec::new() }
+        let (deferred, compactions) = (Vec::new(), Vec::new());
+        Self { store_dir, shared, queue, needs_sweep: true, deferred, compactions }
     }
 
     /// Writes until the store is dropped, then closes the file. `Err` says why it must not be used
@@ -77,6 +82,7 @@ impl Writer {
         let mut jobs = Vec::with_capacity(MAX_BATCH);
         while self.next(&mut jobs) {
             self.process(&mut jobs);
+            self.compact_for_waiters();
             if self.shared.probe.has_lost_writes() {
                 let reason = "an fsync failed: writes may be lost".to_owned();
                 self.shared.replace(Err(reason.clone()));
@@ -97,12 +103,16 @@ impl Writer {
     /// was dropped; the next process removes what is left to remove then.
     fn next(&mut self, jobs: &mut Vec<Job>) -> bool {
         if !self.needs_sweep && self.deferred.is_empty() {
-            return self.queue.blocking_recv_many(jobs, MAX_BATCH) > 0;
+            if self.queue.blocking_recv_many(jobs, MAX_BATCH) == 0 {
+                return false;
+            }
+            // On a busy machine others queue more meanwhile, which then shares the transaction.
+            thread::yield_now();
         }
         while jobs.len() < MAX_BATCH {
             match self.queue.try_recv() {
                 Ok(job) => jobs.push(job),
-                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return !jobs.is_empty(),
             }
         }
@@ -124,6 +134,7 @@ impl Writer {
                 }
                 Job::Reopen(_) => {}
                 Job::Release { .. } | Job::TakeOver { .. } => claim_jobs.push(job),
+                Job::Compact(done) => self.compactions.push(done),
             }
         }
         match database {
@@ -138,6 +149,20 @@ impl Writer {
             && !self.shared.probe.has_lost_writes()
         {
             self.reopen(reason);
+        }
+    }
+
+    fn compact_for_waiters(&mut self) {
+        if self.compactions.is_empty() {
+            return;
+        }
+        if let Err(reason) = self.compact_if_grown()
+            && !self.shared.probe.has_lost_writes()
+        {
+            self.reopen(reason);
+        }
+        for done in self.compactions.drain(..) {
+            let _ = done.send(());
         }
     }
 
@@ -220,7 +245,7 @@ impl Writer {
                 let claimed = self.shared.take_over(&id, &me, &dead);
                 let _ = done.send(claimed.map_err(|failure| failure.error));
             }
-            Job::Write(..) | Job::Reopen(_) => {}
+            Job::Write(..) | Job::Reopen(_) | Job::Compact(_) => {}
         }
     }
 
@@ -239,7 +264,7 @@ impl Writer {
             match self.store_dir.open(&self.shared.probe) {
                 Ok(database) => {
                     tracing::info!("store file reopened");
-                    self.shared.replace(Ok(database));
+                    self.shared.replace(Ok(Arc::new(database)));
                     return;
                 }
                 Err(error) => reason = error.to_string(),
@@ -253,7 +278,8 @@ impl Writer {
             match job {
                 Job::Write(write, done) => refuse(vec![(write, done)], reason),
                 Job::Release { .. } | Job::TakeOver { .. } => self.change_claim(job),
-                Job::Reopen(_) => {}
+                // Whoever asked for it finds out that the writer has not done it.
+                Job::Reopen(_) | Job::Compact(_) => {}
             }
         }
     }

@@ -99,3 +99,40 @@ async fn what_a_long_deletion_still_has_to_remove_is_overwritten_too() {
     store.overwrite_deleted().await.unwrap();
     assert!(!is_in_file(dir.path(), SECRET));
 }
+
+/// Creates a conversation, unless the file is being compacted.
+async fn try_create(store: &Embedded, name: &str) -> Result<(), StoreError> {
+    let held = store.claim(&id(name), &holder("n"), None).await?;
+    store.append(&id(name), &held, commit(1, 1)).await
+}
+
+#[tokio::test]
+async fn a_file_that_is_overwritten_while_others_write_is_compacted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let bytes = || std::fs::metadata(dir.path().join("abide.redb")).unwrap().len();
+    let (mut sizes, mut created) = (Vec::new(), Vec::new());
+    for number in 0..1_000 {
+        create_conversation(&store, &format!("early-{number}")).await;
+    }
+    for round in 0..8 {
+        let writes = async {
+            for number in 0..50 {
+                let name = format!("{round}-{number}");
+                match try_create(&store, &name).await {
+                    Ok(()) => created.push(name),
+                    Err(StoreError::Unavailable(_)) => tokio::task::yield_now().await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        let (overwritten, ()) = tokio::join!(store.overwrite_free_pages(), writes);
+        overwritten.unwrap();
+        sizes.push(bytes());
+    }
+    assert!(sizes.iter().all(|size| *size <= 3 * sizes[0]), "{sizes:?}");
+    assert!(created.len() > 200, "{}", created.len());
+    for name in created {
+        assert!(store.load(&id(&name)).await.unwrap().is_some(), "{name}");
+    }
+}

@@ -31,7 +31,7 @@ impl OpenTables<'_> {
         }
         let json = serde_json::to_vec(&record).map_err(|it| Error::Corrupted(it.to_string()))?;
         heads.insert(id.as_str(), json.as_slice())?;
-        listing::replace(self.transaction, id, Some(entry))?;
+        self.lists.replace(id, Some(entry))?;
         Ok(true)
     }
 }

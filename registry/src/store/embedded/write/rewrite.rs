@@ -4,7 +4,6 @@ use abide_actors::journal::StoreError;
 use redb::{Error, ReadableTable};
 
 use super::super::erasures::EncodedRewrite;
-use super::super::listing;
 use super::super::tables::nanos;
 use super::{OpenTables, Outcome};
 
@@ -28,7 +27,7 @@ impl OpenTables<'_> {
                 inbox.insert(key, json.as_slice())?;
             }
         }
-        listing::replace(self.transaction, &write.id, Some(&write.entry))?;
+        self.lists.replace(&write.id, Some(&write.entry))?;
         Ok(Ok(true))
     }
 }
