@@ -50,7 +50,6 @@ use self::running_activities::RunningActivities;
 use self::waiters::Waiters;
 use crate::activity::{ActivityError, Report};
 use crate::agents::Choice;
-use crate::identity::Epoch;
 use crate::journal::{Claim, Holder, StoreError};
 use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
@@ -161,7 +160,7 @@ impl Actor for Conversation {
         arguments: Arguments,
     ) -> Result<LiveConversation, ActorProcessingErr> {
         let Arguments { id, services, origin, mailbox_depth } = arguments;
-        let claim = Claim { holder: services.lease.me(), epoch: Epoch::ZERO };
+        let claim = Claim::unclaimed(services.lease.me());
         Ok(LiveConversation {
             id,
             services,
@@ -224,7 +223,7 @@ impl LiveConversation {
 
     /// Whether the actor has not claimed the conversation yet, of which it knows nothing then.
     fn is_unclaimed(&self) -> bool {
-        self.claim.epoch == Epoch::ZERO
+        self.claim.is_unclaimed()
     }
 
     async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {

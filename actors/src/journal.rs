@@ -40,6 +40,18 @@ pub struct Claim {
     pub epoch: Epoch,
 }
 
+impl Claim {
+    /// Stands for the claim that this holder has not made yet: epochs of claims begin with 1.
+    pub fn unclaimed(holder: Holder) -> Self {
+        Self { holder, epoch: Epoch::ZERO }
+    }
+
+    /// Whether it only stands for a claim.
+    pub fn is_unclaimed(&self) -> bool {
+        self.epoch == Epoch::ZERO
+    }
+}
+
 /// Why a store did not carry out an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StoreError {

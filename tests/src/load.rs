@@ -92,11 +92,12 @@ pub struct Load {
     /// Compares turns without and with encryption at rest
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced"])]
     encrypt: bool,
-    /// Compares turns with those of another build of the program
-    #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced", "encrypt"])]
+    /// Compares turns with those of another build of the program; without --nodes, over embedded
+    /// stores
+    #[arg(long, conflicts_with_all = ["url", "park", "parked", "traced", "encrypt"])]
     against: Option<PathBuf>,
     /// Compares turns with those of a bare node, which only answers and journals; without --nodes,
-    /// measures turns of such a node over an embedded store
+    /// over embedded stores
     #[arg(long,
         conflicts_with_all = ["url", "park", "parked", "traced", "encrypt", "against"])]
     bare: bool,
@@ -197,7 +198,7 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     if let Some(against) = &load.against {
         return Ok(comparison::builds(&load, against, dir.path()).await?.to_string());
     }
-    if load.bare && load.nodes.is_some() {
+    if load.bare {
         return Ok(bare_node::run(&load, dir.path()).await?.to_string());
     }
     if load.scale {
@@ -251,10 +252,6 @@ async fn plain_turns(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     }
     let node = match (&load.url, &load.admin) {
         (Some(public), Some(admin)) => Node::running(public.0, admin.0),
-        _ if load.bare => {
-            let store = format!("embedded:{}", dir.join("store").display());
-            Node::start_bare(load, &store).await?
-        }
         _ => Node::start(load, &dir.join("store"), "30s").await?,
     };
     let turns = Turns::run(load, std::slice::from_ref(&node), None, NAME).await?;
@@ -306,7 +303,7 @@ mod tests {
         assert!(parses("load --park 10 --nodes 2") && parses("load --parked 10 --nodes 1"));
         assert!(parses("load --found 1000") && parses("load --found 1000000 --nodes 1"));
         assert!(parses("load --bare --nodes 1 --rounds 9") && parses("load --bare"));
-        assert!(parses("load --against abide --nodes 1"));
+        assert!(parses("load --against abide --nodes 1") && parses("load --against abide"));
         assert!(parses("load --journals 4 --concurrency 256"));
         assert!(parses("load --long-journal 1000 --nodes 1"));
         assert!(parses("load --import 1000") && !parses("load --import 2000"));
@@ -330,7 +327,7 @@ mod tests {
             "load --found 10",
             "load --found 1000 --park 5",
             "load --traced",
-            "load --against abide",
+            "load --against abide --bare",
             "load --bare --traced --nodes 1",
             "load --rounds 0",
             "load --park 5 --parked 5 --nodes 1",

@@ -2,8 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -146,7 +148,8 @@ impl Site {
         command.arg("--store").arg(self.store.clone().unwrap_or_else(embedded));
         if self.store.is_some() {
             let cluster = self.client.cluster_address();
-            command.arg("--cluster-listen").arg(cluster.unwrap_or("127.0.0.1:0".to_owned()));
+            let cluster = cluster.unwrap_or_else(|| format!("{}:0", unshared_address()));
+            command.arg("--cluster-listen").arg(cluster);
         }
         command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
         command.args(["--node", &self.name]).args(&self.flags).stderr(self.open_log());
@@ -188,6 +191,16 @@ impl Drop for Site {
             eprintln!("--- {name}'s standard error\n{log}---");
         }
     }
+}
+
+/// An address of this machine from which no other process connects or listens: a killed node finds its
+/// port free again. On 127.0.0.1 the kernel gives free ports to connections of whoever asks for one.
+fn unshared_address() -> Ipv4Addr {
+    static SITES: AtomicU32 = AtomicU32::new(1);
+    let site = SITES.fetch_add(1, Ordering::Relaxed) % 64;
+    // 18 bits of the process, and 6 of the site.
+    let host = (std::process::id() << 6 | site) & 0x00ff_ffff;
+    Ipv4Addr::from_bits(0x7f00_0000 | host)
 }
 
 /// What a process uses of its machine.

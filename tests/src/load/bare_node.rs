@@ -32,6 +32,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::comparison::{self, Order};
 use super::idle_conversations::PASSIVATE_AFTER;
+use super::node::Node;
 use super::node_group::NodeGroup;
 use super::report::Report;
 use super::{Load, LoadError, floor, load_error, redis};
@@ -48,15 +49,30 @@ const FRAMES: [&str; 4] = [
     include_str!("bare_node/ended.frames"),
 ];
 
-/// Compares the turns of a real node with those of a bare one.
+/// Compares the turns of a real node with those of a bare one, over Redis or over an embedded store of
+/// each.
 pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, LoadError> {
-    let bare = NodeGroup::bare(load, &dir.join("bare")).await?;
-    let node = NodeGroup::start(load, &dir.join("node"), PASSIVATE_AFTER, None).await?;
-    let groups = [("answers and journals only", &bare), ("a node", &node)];
-    let sides = comparison::turns(load, Order::Alternately, groups).await?;
-    bare.stop().await?;
-    node.stop().await?;
-    comparison::report(load, Order::Alternately, &sides)
+    const NAMES: [&str; 2] = ["answers and journals only", "a node"];
+    let order = Order::Alternately;
+    let (bare, node) = (dir.join("bare"), dir.join("node"));
+    let sides = if load.nodes.is_some() {
+        let bare = NodeGroup::bare(load, &bare).await?;
+        let node = NodeGroup::start(load, &node, PASSIVATE_AFTER, None).await?;
+        let groups = [(NAMES[0], &bare), (NAMES[1], &node)];
+        let sides = comparison::turns(load, order, groups).await?;
+        bare.stop().await?;
+        node.stop().await?;
+        sides
+    } else {
+        let bare = Node::start_bare(load, &format!("embedded:{}", bare.display())).await?;
+        let node = Node::start(load, &node, PASSIVATE_AFTER).await?;
+        let nodes = [(NAMES[0], &bare), (NAMES[1], &node)];
+        let sides = comparison::turns(load, order, nodes).await?;
+        bare.stop().await?;
+        node.stop().await?;
+        sides
+    };
+    comparison::report(load, order, &sides)
 }
 
 /// The state of the handlers.

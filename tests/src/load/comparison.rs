@@ -1,11 +1,14 @@
-//! Compares the turns of two groups of nodes, so interleaved that other load on the machine affects
-//! both alike.
+//! Compares the turns of two nodes, or groups of nodes, so interleaved that other load on the machine
+//! affects both alike.
 
 use std::path::Path;
+use std::slice;
 use std::time::Duration;
 
-use super::idle_conversations::PASSIVATE_AFTER;
+use super::idle_conversations::{self, PASSIVATE_AFTER};
+use super::node::Node;
 use super::node_group::NodeGroup;
+use super::redis::Redis;
 use super::report::{Report, quantile_ms};
 use super::turns::Turns;
 use super::{Load, LoadError};
@@ -27,6 +30,39 @@ struct Round {
     cpu_time: f64,
 }
 
+/// What makes the turns of one side.
+#[derive(Clone, Copy)]
+pub(super) struct Contender<'a> {
+    nodes: &'a [Node],
+    redis: Option<&'a Redis>,
+}
+
+impl<'a> From<&'a NodeGroup> for Contender<'a> {
+    fn from(group: &'a NodeGroup) -> Self {
+        Self { nodes: &group.nodes, redis: Some(&group.redis) }
+    }
+}
+
+/// A node that has a store of its own.
+impl<'a> From<&'a Node> for Contender<'a> {
+    fn from(node: &'a Node) -> Self {
+        Self { nodes: slice::from_ref(node), redis: None }
+    }
+}
+
+impl Contender<'_> {
+    /// Waits until no actor is live and Redis does no background work.
+    pub(super) async fn wait_until_quiet(self) -> Result<(), LoadError> {
+        for node in self.nodes {
+            idle_conversations::wait_until_passivated(node).await?;
+        }
+        match self.redis {
+            Some(redis) => redis.wait_until_quiet().await,
+            None => Ok(()),
+        }
+    }
+}
+
 /// The order in which the two sides are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
@@ -38,11 +74,12 @@ pub(super) enum Order {
 }
 
 /// Runs plain turns on both sides, for `load.rounds` rounds.
-pub(super) async fn turns(
+pub(super) async fn turns<'a>(
     load: &Load,
     order: Order,
-    [one, other]: [(&'static str, &NodeGroup); 2],
+    [one, other]: [(&'static str, impl Into<Contender<'a>>); 2],
 ) -> Result<[Side; 2], LoadError> {
+    let (one, other) = ((one.0, one.1.into()), (other.0, other.1.into()));
     let new = |name| Side { name, turns: None, rounds: Vec::new() };
     let mut sides = [new(one.0), new(other.0)];
     for number in 0..load.rounds {
@@ -63,9 +100,9 @@ pub(super) async fn turns(
     Ok(sides)
 }
 
-async fn round(load: &Load, group: &NodeGroup, number: u32) -> Result<Turns, LoadError> {
-    group.wait_until_quiet().await?;
-    Turns::run(load, &group.nodes, Some(&group.redis), &format!("round-{number}")).await
+async fn round(load: &Load, side: Contender<'_>, number: u32) -> Result<Turns, LoadError> {
+    side.wait_until_quiet().await?;
+    Turns::run(load, side.nodes, side.redis, &format!("round-{number}")).await
 }
 
 impl Side {
@@ -79,15 +116,27 @@ impl Side {
     }
 }
 
-/// Compares two builds of the program.
+/// Compares two builds of the program, over Redis or over an embedded store of each.
 pub(super) async fn builds(load: &Load, against: &Path, dir: &Path) -> Result<Report, LoadError> {
     let other = Load { binary: Some(against.to_owned()), ..load.clone() };
-    let before = NodeGroup::start(&other, &dir.join("before"), PASSIVATE_AFTER, None).await?;
-    let after = NodeGroup::start(load, &dir.join("after"), PASSIVATE_AFTER, None).await?;
-    let sides = turns(load, Order::Concurrently, [("against", &before), ("this", &after)]).await?;
-    before.stop().await?;
-    after.stop().await?;
-    report(load, Order::Concurrently, &sides)
+    let order = Order::Concurrently;
+    let (before, after) = (dir.join("before"), dir.join("after"));
+    let sides = if load.nodes.is_some() {
+        let before = NodeGroup::start(&other, &before, PASSIVATE_AFTER, None).await?;
+        let after = NodeGroup::start(load, &after, PASSIVATE_AFTER, None).await?;
+        let sides = turns(load, order, [("against", &before), ("this", &after)]).await?;
+        before.stop().await?;
+        after.stop().await?;
+        sides
+    } else {
+        let before = Node::start(&other, &before, PASSIVATE_AFTER).await?;
+        let after = Node::start(load, &after, PASSIVATE_AFTER).await?;
+        let sides = turns(load, order, [("against", &before), ("this", &after)]).await?;
+        before.stop().await?;
+        after.stop().await?;
+        sides
+    };
+    report(load, order, &sides)
 }
 
 /// Compares turns without and with encryption at rest.
@@ -144,8 +193,11 @@ pub(super) fn report(load: &Load, order: Order, sides: &[Side; 2]) -> Result<Rep
     let nodes = both.map(|turns| cpu_ms_per_turn(turns, turns.cpu_time));
     report.compare("nodes' processor time a turn", " ms", 3, nodes);
     report.row("the same, round by round", &ratios_by_round(|round| round.cpu_time));
-    let redis = both.map(|turns| cpu_ms_per_turn(turns, turns.redis.map(|used| used.cpu_time)));
-    report.compare("Redis' processor time a turn", " ms", 3, redis);
+    if let [Some(one_used), Some(other_used)] = both.map(|turns| turns.redis) {
+        let redis = [(one, one_used), (other, other_used)];
+        let redis = redis.map(|(turns, used)| cpu_ms_per_turn(turns, Some(used.cpu_time)));
+        report.compare("Redis' processor time a turn", " ms", 3, redis);
+    }
     for (percent, which) in [(50, "p50"), (99, "p99")] {
         let accepted = both.map(|turns| quantile_ms(&turns.accepted, percent));
         report.compare(&format!("resolution → 200, {which}"), " ms", 1, accepted);

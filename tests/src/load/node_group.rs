@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
+use super::comparison::Contender;
 use super::node::{Node, Start};
 use super::redis::Redis;
 use super::{Load, LoadError, agent, idle_conversations, load_error};
@@ -107,10 +108,7 @@ impl NodeGroup {
 
     /// Waits until no actor is live and Redis does no background work.
     pub(super) async fn wait_until_quiet(&self) -> Result<(), LoadError> {
-        for node in &self.nodes {
-            idle_conversations::wait_until_passivated(node).await?;
-        }
-        self.redis.wait_until_quiet().await
+        Contender::from(self).wait_until_quiet().await
     }
 
     /// Waits until each node is connected to all others: only then does it notice a death at once.

@@ -77,7 +77,7 @@ fn compact_bytes(from: &Database) -> Result<Option<u64>, Error> {
     Ok(meta.get(COMPACT_BYTES_ROW)?.map(|bytes| bytes.value()))
 }
 
-fn set_compact_bytes(to: &Database, bytes: u64) -> Result<(), Error> {
+pub(super) fn set_compact_bytes(to: &Database, bytes: u64) -> Result<(), Error> {
     let transaction = to.begin_write()?;
     transaction.open_table(tables::META)?.insert(COMPACT_BYTES_ROW, bytes)?;
     Ok(transaction.commit()?)

@@ -52,7 +52,7 @@ impl Embedded {
         let ended = self.end_filling().await;
         filled.and(ended)?;
         self.give_back(bytes).await?;
-        self.submit(Job::Compact).await
+        self.submit(Job::Compact).await?
     }
 
     async fn end_filling(&self) -> Result<(), StoreError> {

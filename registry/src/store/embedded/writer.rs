@@ -47,7 +47,7 @@ pub(super) enum Job {
     /// A read failed on this opening of the file.
     Reopen(u64),
     /// The free pages were overwritten, and the file may have grown.
-    Compact(oneshot::Sender<()>),
+    Compact(oneshot::Sender<Result<(), StoreError>>),
 }
 
 pub(super) type Claimed = Result<Claim, StoreError>;
@@ -62,7 +62,7 @@ pub(super) struct Writer {
     /// Writes that wait until those events are removed.
     deferred: Vec<Pending>,
     /// Who waits until the file is compacted.
-    compactions: Vec<oneshot::Sender<()>>,
+    compactions: Vec<oneshot::Sender<Result<(), StoreError>>>,
 }
 
 impl Writer {
@@ -145,9 +145,7 @@ impl Writer {
             Err(reason) => refuse(writes, &reason),
         }
         claim_jobs.into_iter().for_each(|job| self.change_claim(job));
-        if let Some(reason) = failure
-            && !self.shared.probe.has_lost_writes()
-        {
+        if let Some(reason) = failure {
             self.reopen(reason);
         }
     }
@@ -156,13 +154,11 @@ impl Writer {
         if self.compactions.is_empty() {
             return;
         }
-        if let Err(reason) = self.compact_if_grown()
-            && !self.shared.probe.has_lost_writes()
-        {
+        if let Err(reason) = self.compact_if_grown() {
             self.reopen(reason);
         }
         for done in self.compactions.drain(..) {
-            let _ = done.send(());
+            let _ = done.send(Ok(()));
         }
     }
 
@@ -249,7 +245,8 @@ impl Writer {
         }
     }
 
-    /// Closes the file and reopens it, as often as it takes or until the store is dropped.
+    /// Closes the file and reopens it, as often as it takes or until the store is dropped. A file that
+    /// has lost writes stays as it is.
     fn reopen(&mut self, mut reason: String) {
         let mut delay = 1;
         while !(self.shared.probe.has_lost_writes()
@@ -278,8 +275,8 @@ impl Writer {
             match job {
                 Job::Write(write, done) => refuse(vec![(write, done)], reason),
                 Job::Release { .. } | Job::TakeOver { .. } => self.change_claim(job),
-                // Whoever asked for it finds out that the writer has not done it.
-                Job::Reopen(_) | Job::Compact(_) => {}
+                Job::Compact(done) => drop(done.send(Err(unavailable(reason)))),
+                Job::Reopen(_) => {}
             }
         }
     }
@@ -287,6 +284,10 @@ impl Writer {
 
 fn refuse(writes: Vec<Pending>, reason: &str) {
     for (_, done) in writes {
-        let _ = done.send(Err(StoreError::Unavailable(reason.to_owned())));
+        let _ = done.send(Err(unavailable(reason)));
     }
+}
+
+fn unavailable(reason: &str) -> StoreError {
+    StoreError::Unavailable(reason.to_owned())
 }

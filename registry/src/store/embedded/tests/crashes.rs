@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use super::super::super::conformance::*;
 use super::super::super::operations::{Effect, OperationLog};
 use super::super::super::{KeyChange, Store};
-use super::super::{Durability, Embedded};
+use super::super::writer::Job;
+use super::super::{Durability, Embedded, compaction};
 use super::files::open;
 
 /// The environment variable that makes a test the process to be killed; names the store's
@@ -31,38 +32,43 @@ fn child(test: &str, dir: &Path) -> Child {
     command.env(DIR, dir).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Appends for ever and prints `ack <lane> <seq>` after each acknowledged append.
-async fn append_for_ever(dir: &Path) {
+/// Tells the parent what is done.
+fn acknowledge(lane: usize, seq: u64) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nack {lane} {seq}").and_then(|()| out.flush()).unwrap();
+}
+
+fn open_to_be_killed(dir: &Path) -> Arc<Embedded> {
     let durability = if dir.ends_with("fsync") { Durability::Fsync } else { Durability::Os };
-    let store = Arc::new(Embedded::open(dir, durability).unwrap());
+    Arc::new(Embedded::open(dir, durability).unwrap())
+}
+
+/// Claims the conversations, and begins to append to all of them for ever.
+async fn append_for_ever(store: &Arc<Embedded>) -> JoinSet<()> {
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
-        let store = Arc::clone(&store);
+        let name = format!("c{lane}");
+        let held = claim_conversation(&**store, &name).await;
+        let summary = store.summary(&id(&name)).await.unwrap();
+        let mut seq = summary.map_or(0, |summary| summary.last_seq.get());
+        let store = Arc::clone(store);
         lanes.spawn(async move {
-            let name = format!("c{lane}");
-            let held = claim_conversation(&*store, &name).await;
-            let mut seq = store
-                .summary(&id(&name))
-                .await
-                .unwrap()
-                .map_or(0, |summary| summary.last_seq.get());
             loop {
                 let mut next = commit(seq + 1, seq + 2);
                 next.summary.alarm = Some(at(seq as i64));
                 next.opened.push(pending_call(&format!("call_{seq}"), 1, 60));
                 store.append(&id(&name), &held, next).await.unwrap();
                 seq += 2;
-                let mut out = std::io::stdout().lock();
-                writeln!(out, "\nack {lane} {seq}").and_then(|()| out.flush()).unwrap();
+                acknowledge(lane, seq);
             }
         });
     }
-    lanes.join_all().await;
+    lanes
 }
 
-/// Kills the child this long after its start, or after its first acknowledged append, and returns
+/// Kills the child this long after its start, or after its first acknowledgement in a lane, and returns
 /// the last acknowledged `seq` of each lane.
-fn kill_after(mut child: Child, after: Duration, writing: bool) -> HashMap<usize, u64> {
+fn kill_after(mut child: Child, after: Duration, lane: Option<usize>) -> HashMap<usize, u64> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (send, acks) = mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -74,7 +80,7 @@ fn kill_after(mut child: Child, after: Duration, writing: bool) -> HashMap<usize
         }
     });
     let mut last = HashMap::new();
-    if writing {
+    while lane.is_some_and(|lane| !last.contains_key(&lane)) {
         last.extend([acks.recv_timeout(Duration::from_secs(30)).unwrap()]);
     }
     let (_never, moment) = mpsc::channel::<()>();
@@ -106,22 +112,58 @@ async fn check(dir: &Path, acknowledged: &HashMap<usize, u64>) {
     assert_eq!(store.alarms(LANES + 1).await.unwrap().len(), alarms);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_at_any_moment_loses_nothing_acknowledged() {
-    if let Some(dir) = env::var_os(DIR) {
-        return append_for_ever(Path::new(&dir)).await;
-    }
-    let test = "store::embedded::tests::crashes::a_kill_at_any_moment_loses_nothing_acknowledged";
+/// Kills children that append, every other one after its first acknowledgement in this lane, and checks
+/// what each of them leaves.
+async fn kill_writers(test: &str, lane: usize) {
     let parent = tempfile::tempdir().unwrap();
     for dir in [parent.path().join("fsync"), parent.path().join("os")] {
         let mut acknowledged = HashMap::new();
         for round in 0..ROUNDS {
             let after = Duration::from_micros(round * round * 2_300);
-            acknowledged.extend(kill_after(child(test, &dir), after, round % 2 == 1));
+            let first = (round % 2 == 1).then_some(lane);
+            acknowledged.extend(kill_after(child(test, &dir), after, first));
             check(&dir, &acknowledged).await;
         }
         assert!(acknowledged.values().sum::<u64>() > 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_moment_loses_nothing_acknowledged() {
+    if let Some(dir) = env::var_os(DIR) {
+        let store = open_to_be_killed(Path::new(&dir));
+        append_for_ever(&store).await.join_all().await;
+        return;
+    }
+    let test = "store::embedded::tests::crashes::a_kill_at_any_moment_loses_nothing_acknowledged";
+    kill_writers(test, 0).await;
+}
+
+/// The lane of the child that compacts.
+const COMPACTIONS: usize = LANES;
+
+/// Has the file compacted over and over, whatever its size.
+async fn compact_for_ever(store: Arc<Embedded>) {
+    for number in 1.. {
+        if let Ok(database) = store.shared.file().database {
+            compaction::set_compact_bytes(&database, 0).unwrap();
+        }
+        store.submit(Job::Compact).await.unwrap().unwrap();
+        acknowledge(COMPACTIONS, number);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_while_the_file_is_compacted_loses_nothing_acknowledged() {
+    if let Some(dir) = env::var_os(DIR) {
+        let store = open_to_be_killed(Path::new(&dir));
+        let lanes = append_for_ever(&store).await;
+        tokio::join!(lanes.join_all(), compact_for_ever(store));
+        return;
+    }
+    let test = "store::embedded::tests::crashes::\
+        a_kill_while_the_file_is_compacted_loses_nothing_acknowledged";
+    kill_writers(test, COMPACTIONS).await;
 }
 
 /// Leaves a conversation at work until the process is killed.
@@ -131,9 +173,7 @@ async fn work_for_ever(dir: &Path) {
     let mut working = commit(1, 1);
     working.summary.active = true;
     store.append(&id("a"), &held, working).await.unwrap();
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "\nack 0 1").and_then(|()| out.flush()).unwrap();
-    drop(out);
+    acknowledge(0, 1);
     std::future::pending().await
 }
 
@@ -145,7 +185,7 @@ async fn a_process_that_was_killed_counts_as_a_death_and_one_that_closed_the_sto
     let test = "store::embedded::tests::crashes::\
         a_process_that_was_killed_counts_as_a_death_and_one_that_closed_the_store_does_not";
     let dir = tempfile::tempdir().unwrap();
-    kill_after(child(test, dir.path()), Duration::ZERO, true);
+    kill_after(child(test, dir.path()), Duration::ZERO, Some(0));
     for opening in 1..=2 {
         let store = open(dir.path());
         for _ in 0..2 {
@@ -170,8 +210,7 @@ async fn operate_for_ever(dir: &Path) {
         let operation = self::operation(None, &format!("commit {number}"));
         store.operate(&operation, Effect::Follows).await.unwrap();
         store.append(&id("a"), &held, commit(number, number)).await.unwrap();
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "\nack 0 {number}").and_then(|()| out.flush()).unwrap();
+        acknowledge(0, number);
     }
 }
 
@@ -191,7 +230,7 @@ async fn a_kill_at_any_moment_leaves_no_effect_without_its_entry() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..ROUNDS {
         let after = Duration::from_micros(round * round * 2_300);
-        let acknowledged = kill_after(child(test, dir.path()), after, true);
+        let acknowledged = kill_after(child(test, dir.path()), after, Some(0));
         let store = open(dir.path());
         let entries = targets(&store, None).await;
         let keys = store.tenants_keys(&own()).await.unwrap();

@@ -70,7 +70,7 @@ impl Redis {
         me: &Holder,
         commit: &Commit,
     ) -> Result<Claim, StoreError> {
-        let unclaimed = Claim { holder: me.clone(), epoch: Epoch::ZERO };
+        let unclaimed = Claim::unclaimed(me.clone());
         let append = self.prepare_append(id, &unclaimed, commit, None).await?;
         let nothing = IndexedRow::default();
         let mut writes = CommitWrites::new(id, append.keys(), &nothing);
@@ -172,7 +172,7 @@ impl Append<'_> {
 
     fn call(&self, writes: &CommitWrites<'_>) -> Result<ScriptCall, StoreError> {
         let (tag, prefix) = (Tag::of(self.id), self.id.prefix());
-        let claims = self.held.epoch == Epoch::ZERO;
+        let claims = self.held.is_unclaimed();
         let script = match (&self.staged, claims, self.has_parts()) {
             (Some(_), _, _) => &PUBLISH,
             (None, true, true) => &CLAIM_AND_APPEND_WITH_PARTS,
