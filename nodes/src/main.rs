@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Conversations are many small values that are allocated and freed on all threads: glibc's allocator
-/// took a fifth of the time under load.
+/// took a fifth of the time under load; jemalloc is as fast as this one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
