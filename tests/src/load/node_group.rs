@@ -81,10 +81,16 @@ impl NodeGroup {
         Ok(Instant::now())
     }
 
-    /// Restarts the node that was killed at this index.
+    /// Starts the node that was at this index.
     pub(super) async fn restart(&mut self, load: &Load, n: usize) -> Result<(), LoadError> {
         self.nodes.insert(n, self.node(load, n).await?);
         Ok(())
+    }
+
+    /// Drains a node, and starts it again.
+    pub(super) async fn replace(&mut self, load: &Load, n: usize) -> Result<(), LoadError> {
+        self.nodes.remove(n).stop().await?;
+        self.restart(load, n).await
     }
 
     async fn node(&self, load: &Load, n: usize) -> Result<Node, LoadError> {

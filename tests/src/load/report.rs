@@ -14,7 +14,7 @@ use super::model_server::TOKEN_INTERVAL;
 use super::open_streams::{DELTAS_PER_BURST, StreamsMeasurement};
 use super::parallel_tools::ParallelMeasurement;
 use super::redis::Usage;
-use super::scale::ScaleMeasurement;
+use super::scale::{RollingRestart, ScaleMeasurement};
 use super::streaming_models::StreamingMeasurement;
 use super::turns::Turns;
 
@@ -100,6 +100,13 @@ impl Report {
         row("nodes' processor time a turn", &|it| cpu_time(&it.turns));
         row("— of one node with as many clients as each", &|it| cpu_time(&it.alone));
         row("resolution → turn end, p50 / p99", &|it| both(&it.turns.ended));
+        let restart = |it: &ScaleMeasurement, show: fn(&RollingRestart) -> String| {
+            it.restart.as_ref().map_or("not measured".to_owned(), show)
+        };
+        row("all restarted, one after the other", &|it| restart(it, |all| ms(all.took)));
+        row("— a message meanwhile, p50 / p99, longest", &|it| {
+            restart(it, |all| spread(&all.accepted))
+        });
         row("five killed at once → all that wait are resolved", &|it| {
             it.resolved_after.map_or("not measured".to_owned(), ms)
         });
