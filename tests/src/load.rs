@@ -11,6 +11,7 @@ mod agent;
 mod bare_node;
 mod client;
 mod comparison;
+mod deployment;
 mod event_stream;
 mod floor;
 mod found;
@@ -96,7 +97,7 @@ pub struct Load {
     /// stores
     #[arg(long, conflicts_with_all = ["url", "park", "parked", "traced", "encrypt"])]
     against: Option<PathBuf>,
-    /// Compares turns with those of a bare node, which only answers and journals; without --nodes,
+    /// Compares turns with those of a bare node, which decides nothing; without --nodes,
     /// over embedded stores
     #[arg(long,
         conflicts_with_all = ["url", "park", "parked", "traced", "encrypt", "against"])]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::slice;
 use std::time::Duration;
 
+use super::deployment::Deployment;
 use super::idle_conversations::{self, PASSIVATE_AFTER};
 use super::node::Node;
 use super::node_group::NodeGroup;
@@ -43,10 +44,12 @@ impl<'a> From<&'a NodeGroup> for Contender<'a> {
     }
 }
 
-/// A node that has a store of its own.
-impl<'a> From<&'a Node> for Contender<'a> {
-    fn from(node: &'a Node) -> Self {
-        Self { nodes: slice::from_ref(node), redis: None }
+impl<'a> From<&'a Deployment> for Contender<'a> {
+    fn from(deployment: &'a Deployment) -> Self {
+        match deployment {
+            Deployment::Redis(group) => group.into(),
+            Deployment::Embedded(node) => Self { nodes: slice::from_ref(node), redis: None },
+        }
     }
 }
 
@@ -120,22 +123,11 @@ impl Side {
 pub(super) async fn builds(load: &Load, against: &Path, dir: &Path) -> Result<Report, LoadError> {
     let other = Load { binary: Some(against.to_owned()), ..load.clone() };
     let order = Order::Concurrently;
-    let (before, after) = (dir.join("before"), dir.join("after"));
-    let sides = if load.nodes.is_some() {
-        let before = NodeGroup::start(&other, &before, PASSIVATE_AFTER, None).await?;
-        let after = NodeGroup::start(load, &after, PASSIVATE_AFTER, None).await?;
-        let sides = turns(load, order, [("against", &before), ("this", &after)]).await?;
-        before.stop().await?;
-        after.stop().await?;
-        sides
-    } else {
-        let before = Node::start(&other, &before, PASSIVATE_AFTER).await?;
-        let after = Node::start(load, &after, PASSIVATE_AFTER).await?;
-        let sides = turns(load, order, [("against", &before), ("this", &after)]).await?;
-        before.stop().await?;
-        after.stop().await?;
-        sides
-    };
+    let before = Deployment::start(&other, &dir.join("before")).await?;
+    let after = Deployment::start(load, &dir.join("after")).await?;
+    let sides = turns(load, order, [("against", &before), ("this", &after)]).await?;
+    before.stop().await?;
+    after.stop().await?;
     report(load, order, &sides)
 }
 
