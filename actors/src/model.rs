@@ -200,7 +200,7 @@ pub enum Purpose {
 pub struct ToolSpec {
     pub name: String,
     pub description: String,
-    pub parameters: Value,
+    pub parameters: Arc<Value>,
     /// With [`Executor::Provider`], the model's provider runs the tool itself.
     pub executor: Executor,
     /// Additions to the tool's definition in the request, by the provider's name.

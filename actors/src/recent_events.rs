@@ -31,11 +31,11 @@ impl RecentEvents {
     }
 
     /// All events after a `seq`; `None` if some of them were dropped.
-    pub(crate) fn after(&self, seq: Seq) -> Option<Vec<Event>> {
+    pub(crate) fn after(&self, seq: Seq) -> Option<impl Iterator<Item = &Event>> {
         let first = self.commits.iter().find_map(|(events, _)| events.first())?;
         let is_whole = first.seq <= seq.next();
         let events = self.commits.iter().flat_map(|(events, _)| events.iter());
-        is_whole.then(|| events.filter(|event| event.seq > seq).cloned().collect())
+        is_whole.then(|| events.filter(move |event| event.seq > seq))
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     fn seqs(recent: &RecentEvents, after: u64) -> Option<Vec<u64>> {
-        Some(recent.after(Seq::new(after))?.iter().map(|event| event.seq.get()).collect())
+        Some(recent.after(Seq::new(after))?.map(|event| event.seq.get()).collect())
     }
 
     #[test]

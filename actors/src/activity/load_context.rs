@@ -13,22 +13,36 @@ const SMALL_PAGE_EVENTS: usize = 200;
 /// The bytes of events per token, generously: the JSON around the text counts, too.
 const BYTES_PER_TOKEN: u64 = 8;
 
+/// The events of a prompt.
+pub(super) struct ContextEvents<'a> {
+    /// Those that were read of the journal.
+    read: Vec<Event>,
+    /// Those after them, which the actor holds.
+    held: Vec<&'a Event>,
+}
+
+impl ContextEvents<'_> {
+    pub(super) fn all(&self) -> Vec<&Event> {
+        self.read.iter().chain(self.held.iter().copied()).collect()
+    }
+}
+
 /// The latest summary and the events that are still shown, however long the journal is. Recent
 /// events that the actor holds are not read again, and messages that wait in the queue are not read
 /// at all: they may have a hundred megabytes.
-pub(super) async fn load_context(ctx: &ActivityContext) -> Result<Vec<Event>, StoreError> {
+pub(super) async fn load_context(ctx: &ActivityContext) -> Result<ContextEvents<'_>, StoreError> {
     let before = ctx.state.context.marks.read_from.saturating_sub(1);
-    let mut events = summary_event(ctx, before).await?;
+    let mut read = summary_event(ctx, before).await?;
     if let Some(recent) = ctx.recent_events.after(before) {
         let context = &ctx.state.context;
-        events.extend(recent.into_iter().filter(|event| context.counts(event.seq)));
-        return Ok(events);
+        let held = recent.filter(|event| context.counts(event.seq)).collect();
+        return Ok(ContextEvents { read, held });
     }
     let mut pages = Pages { ctx, after: before };
     while let Some(page) = pages.next(PAGE_EVENTS).await? {
-        events.extend(page);
+        read.extend(page);
     }
-    Ok(events)
+    Ok(ContextEvents { read, held: Vec::new() })
 }
 
 /// The latest summary, and the events that it does not cover, except messages that wait in the

@@ -79,7 +79,8 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: Step) -> Result<Acti
     let toolbox = ctx.toolbox(definition.clone()).await;
     let counter = TokenCounter::for_model(&definition.model_of(&ctx.state)).await;
     let step = ModelStep { ctx, turn, step, definition, schema, toolbox, counter };
-    let events = load_context::load_context(ctx).await?;
+    let context = load_context::load_context(ctx).await?;
+    let events = context.all();
     let id = MessageId::new(ctx.services.clock.id("msg"));
     let mut prompt = match step.prompt(&events).await {
         Ok(prompt) => prompt,

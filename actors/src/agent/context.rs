@@ -87,7 +87,7 @@ pub(super) fn check(mistakes: &mut Mistakes, definition: &Definition) {
     let spec = |tool: &Tool| ToolSpec {
         name: tool.name.clone(),
         description: tool.description.clone(),
-        parameters: tool.parameters.source().clone(),
+        parameters: tool.parameters.shared_source(),
         executor: tool.executor(),
         provider_options: Default::default(),
     };

@@ -182,7 +182,7 @@ impl ContextReducer<'_> {
 
 /// The first event that must be read if the turns that started at `since` or later are shown: a
 /// message precedes its turn, and those that still wait in the queue are not among the events.
-pub(crate) fn first_shown_event(events: &[Event], since: Seq, first_queued: Option<Seq>) -> Seq {
+pub(crate) fn first_shown_event(events: &[&Event], since: Seq, first_queued: Option<Seq>) -> Seq {
     let dropped: Vec<&TurnId> = events
         .iter()
         .filter_map(|event| {

@@ -90,6 +90,10 @@ impl Schema {
         &self.source
     }
 
+    pub(crate) fn shared_source(&self) -> Arc<Value> {
+        self.source.clone()
+    }
+
     /// The schema of an approval of arguments of this schema, made by `make` for the first of its
     /// calls: each gated call is suspended with it.
     pub(crate) fn approval(&self, make: fn(&Value) -> AnswerSchema) -> AnswerSchema {

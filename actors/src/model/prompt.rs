@@ -60,7 +60,7 @@ pub type ToolRules<'a> = dyn Fn(&str) -> ToolRule + Sync + 'a;
 #[derive(Clone, Copy)]
 pub struct PromptInput<'a> {
     /// The events from `marks.from` on, and the one that holds the summary.
-    pub events: &'a [Event],
+    pub events: &'a [&'a Event],
     pub turn: &'a TurnId,
     pub context: &'a Context,
     pub rules: &'a ToolRules<'a>,
@@ -129,7 +129,7 @@ impl PromptInput<'_> {
     fn started_turns(&self) -> Vec<(Seq, &TurnId)> {
         let mut turns = Vec::new();
         let mut seen = HashSet::new();
-        let starts = |event: &&Event| matches!(event.data, EventData::TurnStarted(_));
+        let starts = |event: &&&Event| matches!(event.data, EventData::TurnStarted(_));
         for event in self.events.iter().filter(starts) {
             let Some(id) = &event.turn_id else { continue };
             let is_shown = event.seq >= self.context.marks.shown_from || id == self.turn;
@@ -144,7 +144,7 @@ impl PromptInput<'_> {
     }
 }
 
-fn results_by_call(events: &[Event]) -> HashMap<&CallId, &Outcome> {
+fn results_by_call<'a>(events: &[&'a Event]) -> HashMap<&'a CallId, &'a Outcome> {
     let mut results = HashMap::new();
     for event in events {
         if let EventData::ToolResult(result) = &event.data {
@@ -183,7 +183,7 @@ impl<'a> PromptBuilder<'a> {
     }
 
     /// Adds the summary and the note about dropped turns.
-    fn push_earlier_turns(&mut self, events: &[Event], context: &Context) {
+    fn push_earlier_turns(&mut self, events: &[&Event], context: &Context) {
         let summary = context.summary.and_then(|summary| {
             let event = events.iter().find(|event| event.seq == summary.seq)?;
             if let EventData::Summarized(summarized) = &event.data {

@@ -1,5 +1,7 @@
 //! The schema of an answer to a suspended call, with which user interfaces draw a form.
 
+use std::sync::Arc;
+
 use abide_conversation::AnswerSchema;
 use abide_conversation::elicitation::MAX_ANSWER_SCHEMA_BYTES;
 use serde_json::{Map, Value, json};
@@ -17,10 +19,10 @@ const MAPS: [&str; 6] =
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// The arguments of a tool, as its definition or its builtin describes them.
-pub(super) fn parameters(tool: &Tool) -> Value {
+pub(super) fn parameters(tool: &Tool) -> Arc<Value> {
     match tool.builtin() {
-        Some(builtin) => builtin.parameters(),
-        None => tool.parameters.source().clone(),
+        Some(builtin) => Arc::new(builtin.parameters()),
+        None => tool.parameters.shared_source(),
     }
 }
 

@@ -86,7 +86,7 @@ fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
         ["send", "pay", "search", "both", "ask", "page", "toast", "horn", "web", "mine", "theirs"];
     assert_eq!(names, expected);
     assert_eq!(specs[2].description, "Finds.");
-    assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}));
+    assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}).into());
     assert_eq!((specs[2].executor, specs[8].executor), (Executor::Server, Executor::Provider));
     assert_eq!(specs[8].provider_options["openai"], json!({"type": "w"}));
 }

@@ -26,7 +26,7 @@ impl ModelStep<'_> {
     /// journalled before the model is called.
     pub(super) async fn run_pre_hooks(
         &self,
-        events: &[Event],
+        events: &[&Event],
         messages: &[Message],
     ) -> Result<Vec<Message>, Action> {
         let hooks = self.hooks(HookPoint::Pre);
@@ -63,7 +63,7 @@ impl ModelStep<'_> {
     /// Subtracts from the reserve what durable hooks have added to this step.
     fn charge_durable_additions(
         &self,
-        events: &[Event],
+        events: &[&Event],
         reserve: &mut TokenReserve,
     ) -> Result<(), String> {
         for event in events.iter().rev().filter(|it| it.turn_id.as_ref() == Some(&self.turn.id)) {

@@ -36,7 +36,7 @@ pub(super) struct Weight {
 
 impl ModelStep<'_> {
     /// The prompt, or the action that must be journalled first or instead.
-    pub(super) async fn prompt(&self, events: &[Event]) -> Result<Prompt, Action> {
+    pub(super) async fn prompt(&self, events: &[&Event]) -> Result<Prompt, Action> {
         let rules = |name: &str| self.rule(name);
         let input = self.input(events, &rules);
         let shown = input.messages();
@@ -59,8 +59,8 @@ impl ModelStep<'_> {
     }
 
     /// What the client gave with the turn's message for the end of the turn's prompts.
-    fn turn_context(&self, events: &[Event]) -> Option<Message> {
-        let own = |event: &&Event| event.turn_id.as_ref() == Some(&self.turn.id);
+    fn turn_context(&self, events: &[&Event]) -> Option<Message> {
+        let own = |event: &&&Event| event.turn_id.as_ref() == Some(&self.turn.id);
         let context = events.iter().filter(own).find_map(|event| match &event.data {
             EventData::UserMsg(message) => Some(message.context.clone()),
             _ => None,
@@ -70,7 +70,7 @@ impl ModelStep<'_> {
     }
 
     /// Halves a prompt that was too long for the provider; at most once a step.
-    pub(super) fn shorten(&self, events: &[Event], sent: Weight) -> Option<Action> {
+    pub(super) fn shorten(&self, events: &[&Event], sent: Weight) -> Option<Action> {
         let rules = |name: &str| self.rule(name);
         let input = self.input(events, &rules);
         let reducer = self.reducer(input, sent.tokens, ReductionReason::TooLong);
@@ -81,7 +81,7 @@ impl ModelStep<'_> {
 
     fn input<'a>(
         &'a self,
-        events: &'a [Event],
+        events: &'a [&'a Event],
         rules: &'a crate::model::prompt::ToolRules<'a>,
     ) -> PromptInput<'a> {
         PromptInput { events, turn: &self.turn.id, context: &self.ctx.state.context, rules }

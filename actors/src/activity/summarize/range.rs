@@ -61,6 +61,7 @@ impl Range {
             rule.unwrap_or_default()
         };
         let counter = TokenCounter::estimating(settings.provider);
+        let events: Vec<&Event> = events.iter().collect();
         let has_read_all = events.last().is_none_or(|event| event.seq >= upto);
         let budget = definition.context_budget();
         let keep = has_read_all.then(|| percent_of(budget, KEEP_PERCENT));
@@ -75,7 +76,7 @@ impl Range {
 
 /// The turns that no summary covers, from the oldest on.
 pub(super) struct Past<'a> {
-    pub(super) events: &'a [Event],
+    pub(super) events: &'a [&'a Event],
     /// The first message that waits in the queue.
     pub(super) first_queued: Option<Seq>,
     pub(super) context: &'a Context,

@@ -99,16 +99,22 @@ impl JournalBuilder {
         self.user_message(turn).turn_started(turn).step(turn, "kept", words).turn_ended(turn)
     }
 
+    fn events(&self) -> Vec<&Event> {
+        self.0.iter().collect()
+    }
+
     fn tokens(&self, turn: &str, context: &Context) -> u64 {
         let (turn, counter) = (TurnId::new(turn), TokenCounter::estimating(Provider::Scripted));
-        let view = PromptInput { events: &self.0, turn: &turn, context, rules: &rule };
+        let events = &*self.events();
+        let view = PromptInput { events, turn: &turn, context, rules: &rule };
         view.messages().iter().map(|shown| counter.message(&shown.message)).sum()
     }
 
     fn crowded<T>(&self, turn: &str, act: impl FnOnce(&ContextReducer<'_>) -> T) -> T {
         let (turn_id, context) = (TurnId::new(turn), Context::default());
+        let events = &*self.events();
         act(&ContextReducer {
-            input: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
+            input: PromptInput { events, turn: &turn_id, context: &context, rules: &rule },
             first_queued: None,
             step: Step::FIRST,
             reason: ReductionReason::Budget,
@@ -211,7 +217,8 @@ fn under_pressure_all_results_expire_but_the_last_steps_and_those_never_evicted(
     assert_eq!(journal.crowded("t1", |it| it.reduce_within(250)), None, "a budget is no need");
     let context = Context { marks: reduced.marks, ..Context::default() };
     let turn = TurnId::new("t1");
-    let view = PromptInput { events: &journal.0, turn: &turn, context: &context, rules: &rule };
+    let events = &*journal.events();
+    let view = PromptInput { events, turn: &turn, context: &context, rules: &rule };
     let again = journal
         .crowded("t1", |it| ContextReducer { input: view, tokens: 230, ..copy(it) }.reduce_to(100));
     assert_eq!(again, None, "nothing is left to take");

@@ -133,7 +133,7 @@ pub(super) fn function(name: &str) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: "Does it.".to_owned(),
-        parameters: json!({"type": "object", "properties": {"q": {"type": "string"}}}),
+        parameters: json!({"type": "object", "properties": {"q": {"type": "string"}}}).into(),
         executor: Executor::Server,
         provider_options: Default::default(),
     }

@@ -45,7 +45,7 @@ fn function(spec: &ToolSpec) -> Option<Value> {
     let mut function = Map::new();
     function.insert("name".to_owned(), name.as_str().into());
     function.insert("description".to_owned(), description.as_str().into());
-    function.insert("parametersJsonSchema".to_owned(), parameters.clone());
+    function.insert("parametersJsonSchema".to_owned(), Value::clone(parameters));
     if let Some(options) = provider_options.get(PROVIDER).and_then(Value::as_object) {
         merge(&mut function, options);
     }
@@ -60,7 +60,7 @@ mod tests {
         ToolSpec {
             name: name.to_owned(),
             description: "Looks.".to_owned(),
-            parameters: json!({"type": "object"}),
+            parameters: json!({"type": "object"}).into(),
             executor,
             provider_options: options.as_object().cloned().unwrap_or_default(),
         }

@@ -39,7 +39,7 @@ mod tests {
         let spec = ToolSpec {
             name: "look".to_owned(),
             description: "Looks.".to_owned(),
-            parameters: json!({"type": "object", "properties": {"at": {"type": "string"}}}),
+            parameters: json!({"type": "object", "properties": {"at": {"type": "string"}}}).into(),
             executor,
             provider_options,
         };

@@ -17,7 +17,7 @@ const MAX_ARGS_BYTES: usize = 1024;
 const MAX_RESULT_BYTES: usize = 8 * 1024;
 
 /// The calls that providers ran.
-pub(super) fn provider_calls(events: &[Event]) -> HashSet<&CallId> {
+pub(super) fn provider_calls<'a>(events: &[&'a Event]) -> HashSet<&'a CallId> {
     let provided = events.iter().filter_map(|event| match &event.data {
         EventData::ToolCall(call) if call.kind == CallKind::Provider => Some(&call.call_id),
         _ => None,

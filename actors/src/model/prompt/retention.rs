@@ -36,7 +36,7 @@ impl Default for Retention {
 /// The calls whose results have expired. Judged as of the mark `expired`, so that later events
 /// change nothing.
 pub(crate) fn expired_calls<'a>(
-    events: &'a [Event],
+    events: &[&'a Event],
     marks: &ContextMarks,
     rules: &ToolRules<'_>,
 ) -> HashSet<&'a CallId> {
@@ -68,7 +68,7 @@ pub(crate) fn expired_calls<'a>(
     expired
 }
 
-fn tools_by_call(events: &[Event]) -> HashMap<&CallId, &str> {
+fn tools_by_call<'a>(events: &[&'a Event]) -> HashMap<&'a CallId, &'a str> {
     let calls = events.iter().filter_map(|event| match &event.data {
         EventData::AssistantMsg(assistant) => Some(&assistant.message.tool_calls),
         _ => None,

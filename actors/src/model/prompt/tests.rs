@@ -120,7 +120,8 @@ fn journal(events: impl IntoIterator<Item = (&'static str, EventData)>) -> Vec<E
 
 fn prompt_messages(events: &[Event], turn: &str, context: &Context) -> Vec<Message> {
     let (turn, rules) = (&TurnId::new(turn), |name: &str| rule(name));
-    let view = PromptInput { events, turn, context, rules: &rules };
+    let events: Vec<&Event> = events.iter().collect();
+    let view = PromptInput { events: &events, turn, context, rules: &rules };
     view.messages().into_iter().map(|prompt| prompt.message).collect()
 }
 
@@ -374,7 +375,7 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
         let call = CallRef { id: CallId::new("a"), name: "read".into(), args: json!({}) };
         let outcome = Outcome::Err("enoent: x".into(), error_type);
         let events = [result_at("a", outcome)];
-        let results = results_by_call(&events);
+        let results = results_by_call(&events.each_ref());
         let rules = |name: &str| ToolRule { is_builtin: name == "read", ..ToolRule::default() };
         PromptBuilder {
             results,

@@ -23,7 +23,7 @@ fn spec(executor: Executor, options: Value) -> ToolSpec {
     ToolSpec {
         name: "look".to_owned(),
         description: "Looks.".to_owned(),
-        parameters: json!({"properties": {"at": {"type": "string"}}}),
+        parameters: json!({"properties": {"at": {"type": "string"}}}).into(),
         executor,
         provider_options: json!({"anthropic": options}).as_object().unwrap().clone(),
     }

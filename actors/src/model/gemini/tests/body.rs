@@ -32,7 +32,7 @@ fn spec(executor: Executor, options: Value) -> ToolSpec {
     ToolSpec {
         name: "search".to_owned(),
         description: "Searches.".to_owned(),
-        parameters: json!({"type": "object"}),
+        parameters: json!({"type": "object"}).into(),
         executor,
         provider_options: options.as_object().unwrap().clone(),
     }

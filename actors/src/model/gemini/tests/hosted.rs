@@ -9,7 +9,7 @@ fn tool(name: &str, options: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: String::new(),
-        parameters: json!({}),
+        parameters: json!({}).into(),
         executor: Executor::Provider,
         provider_options: json!({"gemini": options}).as_object().unwrap().clone(),
     }

@@ -23,7 +23,7 @@ fn tool() -> ToolSpec {
     ToolSpec {
         name: "look".to_owned(),
         description: "Looks.".to_owned(),
-        parameters: json!({"type": "object", "properties": {}}),
+        parameters: json!({"type": "object", "properties": {}}).into(),
         executor: Executor::Server,
         provider_options: Default::default(),
     }

@@ -61,7 +61,7 @@ fn spec(name: &str, parameters: Value, options: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: "Searches.".to_owned(),
-        parameters,
+        parameters: parameters.into(),
         executor: Executor::Server,
         provider_options: options.as_object().unwrap().clone(),
     }

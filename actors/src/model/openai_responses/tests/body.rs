@@ -57,7 +57,7 @@ fn the_body_matches_the_wire_format() {
     request.tools = vec![ToolSpec {
         name: "look".to_owned(),
         description: "Looks.".to_owned(),
-        parameters: json!({"type": "object", "properties": {}}),
+        parameters: json!({"type": "object", "properties": {}}).into(),
         executor: Executor::Human,
         provider_options: options.as_object().cloned().unwrap(),
     }];

@@ -7,7 +7,7 @@ fn hosted_tool(name: &str, options: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: String::new(),
-        parameters: json!({}),
+        parameters: json!({}).into(),
         executor: Executor::Provider,
         provider_options,
     }

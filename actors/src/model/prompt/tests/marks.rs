@@ -230,6 +230,7 @@ fn only_a_whole_message_goes_back_as_its_provider_wrote_it() {
         let turn = TurnId::new("t1");
         let context = Context::default();
         let rules = |tool: &str| rule(tool);
+        let events: Vec<&Event> = events.iter().collect();
         let view = PromptInput { events: &events, turn: &turn, context: &context, rules: &rules };
         assert_eq!(view.messages()[0].verbatim.is_some(), expected, "{status:?}");
     }

@@ -58,6 +58,9 @@ pub(in crate::store::redis) struct Key<'a> {
     name: &'a str,
 }
 
+/// The most bytes of a key beside its kind, its tenant and its name.
+const MAX_FRAME_BYTES: usize = "abide:{members}::".len();
+
 impl Key<'_> {
     pub(in crate::store::redis) fn tag(&self) -> Tag {
         self.tag
@@ -72,6 +75,7 @@ impl Key<'_> {
     /// Adds the bytes of the key.
     pub(super) fn write_to(&self, key: &mut Vec<u8>) {
         let Self { tag, kind, tenant, name } = self;
+        key.reserve(MAX_FRAME_BYTES + kind.map_or(0, str::len) + tenant.len() + name.len());
         key.extend_from_slice(b"abide:{");
         match tag {
             Tag::Partition(partition) => partition.write_to(key),
