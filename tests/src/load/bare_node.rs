@@ -1,9 +1,9 @@
-//! A node that answers, journals and streams without deciding anything: an upper bound for turns
-//! per second with the same HTTP server, actors and store.
+//! A node that decides nothing: an upper bound for turns per second with the same HTTP server, actors
+//! and store.
 //!
-//! Each request of a turn is parsed and answered by the actor of its conversation, each commit of a turn
-//! is written by the same script with the same events, and each frame is sent, all as recorded from a
-//! real node. Model calls and tools are tasks that do nothing.
+//! The events and frames of a turn are recorded from a real node. The actor of a conversation answers its
+//! requests, folds the events, commits them as a node does, and writes the frames. Model calls and tools
+//! are tasks that do nothing.
 
 mod conversation;
 mod recorded_turn;
@@ -36,6 +36,7 @@ use super::deployment::Deployment;
 use super::report::Report;
 use super::{Load, LoadError, floor, load_error, redis};
 use conversation::{Arguments, Conversation, Message, Reply, Services, Supervisor};
+use recorded_turn::recorded_commits;
 pub(super) use recorded_turn::{commits, summary};
 
 /// Compares the turns of a real node with those of a bare one, over Redis or over an embedded store of
@@ -88,7 +89,7 @@ pub(super) async fn serve(load: &Load, url: &str) -> Result<(), LoadError> {
         None => redis::open(url, load.durability).await?,
     };
     let me = Holder { node: NodeName::new("bare"), incarnation: Incarnation::new("1") };
-    let services = Services { store, me, commits: commits()?, committed: AtomicU64::new(0) };
+    let services = Services { store, me, turn: recorded_commits()?, committed: AtomicU64::new(0) };
     let supervisor = Actor::spawn(None, Supervisor, ()).await;
     let (supervisor, _) = supervisor.map_err(|error| load_error("the supervisor", error))?;
     let bare = Bare { services: services.into(), supervisor, live: Arc::default() };

@@ -1,23 +1,24 @@
-//! A conversation of the bare node: a supervised actor that commits a recorded turn and folds it, and
-//! whose activities do nothing.
+//! A conversation of the bare node: a supervised actor that folds a recorded turn, commits it and writes
+//! its frames, and whose activities do nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use abide_actors::journal::{Claim, Commit, Holder, StoreError};
-use abide_conversation::{ConversationId, Scoped, State, replay};
+use abide_actors::journal::{Claim, Holder, StoreError};
+use abide_conversation::{ConversationId, Scoped, State, replay, wanted};
 use abide_registry::store::Store;
 use axum::body::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::recorded_turn::FRAMES;
+use super::super::LoadError;
+use super::recorded_turn::{RecordedCommit, commit};
 
 /// What all conversations of the node have in common.
 pub(super) struct Services {
     pub(super) store: Arc<dyn Store>,
     pub(super) me: Holder,
-    pub(super) commits: Vec<Commit>,
+    pub(super) turn: Vec<RecordedCommit>,
     pub(super) committed: AtomicU64,
 }
 
@@ -94,33 +95,35 @@ impl Actor for Conversation {
 impl LiveConversation {
     /// Makes the next commit of the turn.
     async fn commit(&mut self) -> Result<(), StoreError> {
-        let Services { store, me, commits, committed } = &*self.services;
-        let Some(commit) = commits.get(self.committed).cloned() else { return Ok(()) };
-        let events = commit.events.clone();
+        let Services { store, me, turn, committed } = &*self.services;
+        let Some(RecordedCommit { events, .. }) = turn.get(self.committed) else { return Ok(()) };
+        let next = replay(self.state.clone(), &**events);
+        let commit = commit(&self.state, &next, events.clone());
+        let commit = commit.map_err(|LoadError(why)| StoreError::Unavailable(why))?;
         match &self.claim {
             Some(claim) => store.append(&self.id, claim, commit).await.map(drop)?,
             None => self.claim = Some(store.claim_and_append(&self.id, me, commit).await?),
         }
         committed.fetch_add(1, Ordering::Relaxed);
-        self.state = replay(std::mem::take(&mut self.state), &*events);
+        self.state = next;
         Ok(())
     }
 
     /// Sends the frames of the commit that was made, and starts the activity that follows it. The actor
     /// ends with the turn.
     fn proceed(&mut self, myself: &ActorRef<Message>) {
-        let Some(commit) = self.services.commits.get(self.committed) else { return };
-        let frames = Bytes::from_static(FRAMES[self.committed].as_bytes());
+        let Some(commit) = self.services.turn.get(self.committed) else { return };
+        let frames = commit.encode_frames();
         if !frames.is_empty() {
             // A client that has disconnected gets no frames.
-            let _ = self.frames.send(frames);
+            let _ = self.frames.send(frames.into());
         }
         self.committed += 1;
-        if commit.summary.active {
+        if !wanted(&self.state).is_empty() {
             let myself = myself.clone();
             // An actor that has ended needs no report.
             tokio::spawn(async move { myself.cast(Message::Report) });
-        } else if self.committed == self.services.commits.len() {
+        } else if self.committed == self.services.turn.len() {
             myself.stop(None);
         }
     }

@@ -1,5 +1,7 @@
 //! A turn as a node has journalled and streamed it.
 
+use std::sync::Arc;
+
 use abide_actors::journal::{ClosedSuspension, Commit, ConversationSummary, ListEntry, Relisting};
 use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::{Event, State, replay, wanted};
@@ -12,7 +14,7 @@ const JOURNAL: &str = include_str!("journal.jsonl");
 /// How many of the journal's events each commit has.
 const EVENTS_PER_COMMIT: [usize; 5] = [3, 3, 2, 1, 2];
 /// The frames that follow each commit. The first one is answered before anybody listens.
-pub(super) const FRAMES: [&str; 5] = [
+const FRAMES: [&str; 5] = [
     "",
     include_str!("suspended.frames"),
     include_str!("resolved.frames"),
@@ -20,42 +22,96 @@ pub(super) const FRAMES: [&str; 5] = [
     include_str!("ended.frames"),
 ];
 
-/// The commits of a turn, with their summaries and open calls.
-pub(in super::super) fn commits() -> Result<Vec<Commit>, LoadError> {
+/// What happens at once: the events of one commit, and the frames that tell of them.
+pub(super) struct RecordedCommit {
+    pub(super) events: Arc<[Event]>,
+    frames: Vec<RecordedFrame>,
+}
+
+/// A frame: the lines around its JSON, and its JSON.
+struct RecordedFrame {
+    before: String,
+    data: Value,
+    after: String,
+}
+
+impl RecordedCommit {
+    /// The bytes of the frames, written anew.
+    pub(super) fn encode_frames(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for RecordedFrame { before, data, after } in &self.frames {
+            bytes.extend_from_slice(before.as_bytes());
+            bytes.extend_from_slice(data.to_string().as_bytes());
+            bytes.extend_from_slice(after.as_bytes());
+        }
+        bytes
+    }
+}
+
+/// The commits of a turn as they were recorded.
+pub(super) fn recorded_commits() -> Result<Vec<RecordedCommit>, LoadError> {
     let events = JOURNAL.lines().map(|line| abide_conversation::from_json(line.as_bytes()));
     let events: Result<Vec<Event>, _> = events.collect();
     let events = events.map_err(|error| load_error("the bare journal", error))?;
     let mut remaining = &*events;
-    let mut state = State::default();
-    let mut commits = Vec::new();
-    for count in EVENTS_PER_COMMIT {
+    let commits = EVENTS_PER_COMMIT.into_iter().zip(FRAMES).map(|(count, frames)| {
         let (current, rest) = remaining.split_at_checked(count).unwrap_or((remaining, &[]));
-        let (before, active_at) = (state.pending_calls(), state.active_at);
-        state = replay(state, current);
-        let after = state.pending_calls();
-        let closed =
-            before.iter().filter(|open| !after.iter().any(|it| it.call_id == open.call_id));
-        let summary = summary(&state)?;
-        commits.push(Commit {
-            closed: closed
-                .map(|open| ClosedSuspension {
-                    call_id: open.call_id.clone(),
-                    suspension: open.suspension,
-                    expires_at: open.expires_at,
-                })
-                .collect(),
-            opened: after.into_iter().filter(|_| before.is_empty()).collect(),
-            usage: UsageCounts::of(current),
-            relisting: if state.active_at == active_at {
-                Relisting::Unchanged
-            } else {
-                Relisting::Touched
-            },
-            ..Commit::new(current.into(), summary)
-        });
         remaining = rest;
-    }
-    Ok(commits)
+        let frames = frames.split_inclusive("\n\n").map(parse_frame).collect::<Result<_, _>>()?;
+        Ok(RecordedCommit { events: current.into(), frames })
+    });
+    commits.collect()
+}
+
+fn parse_frame(frame: &str) -> Result<RecordedFrame, LoadError> {
+    let parts = frame.split_once("data: ").and_then(|(name, rest)| {
+        let (data, after) = rest.split_once('\n')?;
+        Some((name, data, after))
+    });
+    let (name, data, after) =
+        parts.ok_or_else(|| LoadError("a bare frame has no data".to_owned()))?;
+    let data = serde_json::from_str(data).map_err(|error| load_error("a bare frame", error))?;
+    Ok(RecordedFrame { before: format!("{name}data: "), data, after: format!("\n{after}") })
+}
+
+/// The commits of a turn, with their summaries and open calls.
+pub(in super::super) fn commits() -> Result<Vec<Commit>, LoadError> {
+    let mut state = State::default();
+    let recorded = recorded_commits()?;
+    let commits = recorded.into_iter().map(|recorded| {
+        let next = replay(state.clone(), &*recorded.events);
+        let commit = commit(&state, &next, recorded.events)?;
+        state = next;
+        Ok(commit)
+    });
+    commits.collect()
+}
+
+/// The commit of the events that lead from one state to the next.
+pub(super) fn commit(
+    before: &State,
+    next: &State,
+    events: Arc<[Event]>,
+) -> Result<Commit, LoadError> {
+    let (was_open, is_open) = (before.pending_calls(), next.pending_calls());
+    let closed =
+        was_open.iter().filter(|open| !is_open.iter().any(|it| it.call_id == open.call_id));
+    let closed = closed.map(|open| ClosedSuspension {
+        call_id: open.call_id.clone(),
+        suspension: open.suspension,
+        expires_at: open.expires_at,
+    });
+    Ok(Commit {
+        closed: closed.collect(),
+        opened: is_open.into_iter().filter(|_| was_open.is_empty()).collect(),
+        usage: UsageCounts::of(&events),
+        relisting: if next.active_at == before.active_at {
+            Relisting::Unchanged
+        } else {
+            Relisting::Touched
+        },
+        ..Commit::new(events, summary(next)?)
+    })
 }
 
 /// What the store knows of a conversation in this state.
@@ -93,6 +149,8 @@ mod tests {
         assert_eq!(count(|commit| commit.opened.len()), [0, 1, 0, 0, 0]);
         assert_eq!(count(|commit| commit.closed.len()), [0, 0, 1, 0, 0]);
         assert_eq!(count(|commit| commit.summary.active.into()), [1, 0, 1, 1, 0]);
-        assert!(FRAMES[1..].iter().all(|frames| frames.ends_with("\n\n")));
+        for (recorded, frames) in recorded_commits().unwrap().iter().zip(FRAMES) {
+            assert_eq!(String::from_utf8(recorded.encode_frames()).unwrap(), frames);
+        }
     }
 }
