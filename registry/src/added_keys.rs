@@ -4,7 +4,7 @@ use abide_actors::definition::Definition;
 use abide_actors::journal::StoreError;
 use abide_conversation::{AgentName, Scoped, Timestamp};
 
-use crate::store::{Direction, ListError, ListQuery, Store};
+use crate::store::{Direction, ListError, ListQuery, Store, StoredAgent};
 
 /// How often the list of noted agents, which others change, too, is read anew.
 const MAX_ATTEMPTS: usize = 5;
@@ -20,19 +20,19 @@ pub enum IndexChange {
     TooMany,
 }
 
-/// Has the conversations of an agent indexed anew if this definition, which is about to be stored,
-/// indexes keys that the newest one does not.
+/// Has the conversations of an agent indexed anew if this definition, which is about to follow `newest`,
+/// indexes keys that that one does not.
 pub async fn ask(
     store: &dyn Store,
     name: &Scoped<AgentName>,
+    newest: Option<&StoredAgent>,
     definition: &Definition,
     now: Timestamp,
 ) -> Result<IndexChange, StoreError> {
     if definition.index.is_empty() {
         return Ok(IndexChange::None);
     }
-    let newest = store.agent(name).await?;
-    let known = newest.as_ref().and_then(|newest| newest.definition["index"].as_array());
+    let known = newest.and_then(|newest| newest.definition["index"].as_array());
     let is_known = |key: &String| known.is_some_and(|known| known.iter().any(|it| it == key));
     if definition.index.iter().all(is_known) {
         return Ok(IndexChange::None);

@@ -83,7 +83,9 @@ impl AgentCatalog {
     /// Has the agent's conversations indexed by the keys that a definition adds.
     async fn ask_index(&self, tenant: &Tenant, definition: &Definition) -> Result<(), StoreError> {
         let name = Scoped::new(tenant, &definition.name);
-        match added_keys::ask(&*self.store, &name, definition, self.clock.now()).await? {
+        let newest = self.store.agent(&name).await?;
+        let now = self.clock.now();
+        match added_keys::ask(&*self.store, &name, newest.as_ref(), definition, now).await? {
             IndexChange::None | IndexChange::Begins => Ok(()),
             IndexChange::TooMany => {
                 Err(StoreError::Unavailable("too many agents are being indexed".to_owned()))

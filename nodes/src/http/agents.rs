@@ -27,6 +27,9 @@ use crate::access::permission::{DefineAgents, Permission, ReadAgents};
 use crate::definition_warnings;
 use crate::operations::Act;
 
+/// How often a definition is put anew because another one was put meanwhile: each round ends with one
+/// of those that are put at once.
+const MAX_TRIES: usize = 64;
 /// The header that tells of an agent's rollout.
 const ROLLOUT_HEADER: &str = "abide-rollout";
 
@@ -116,31 +119,51 @@ pub(super) async fn define(
         return serde_json::from_value(first).map_err(reused);
     }
     let parsed = checked(api, allowed, policy, &name, source).await?;
-    let existing = api.store.agent(&name).await?;
-    let revision = parsed.definition.revision.clone();
+    let (tenant, definition) = (allowed.tenant(), parsed.definition);
     let mut warnings = parsed.warnings;
-    warnings
-        .extend(definition_warnings::missing_agents(&*api.store, &name, &parsed.definition).await?);
-    match added_keys::ask(&*api.store, &name, &parsed.definition, api.clock.now()).await? {
-        IndexChange::None => {}
-        IndexChange::Begins => warnings.push(definition_warnings::INDEXING.to_owned()),
-        IndexChange::TooMany => {
-            let detail = "index: too many agents of the tenant are being indexed; try again later";
-            return Err(Problem::new(Kind::Overloaded, detail));
+    warnings.extend(definition_warnings::missing_agents(&*api.store, &name, &definition).await?);
+    for _ in 0..MAX_TRIES {
+        let newest = api.store.agent(&name).await?;
+        let mut warnings = warnings.clone();
+        warnings.extend(ask_index(api, &name, newest.as_ref(), &definition).await?);
+        let revision = definition.revision.clone();
+        let target = format!("{}@{revision}", name.local());
+        let act = Act::of_caller(allowed, operation, target).with_request(&definition.source);
+        let agent = AgentDefined { name: name.local(), revision, warnings };
+        let defined = StoredDefinition { created: newest.is_none(), agent };
+        // Only in place of the definition that it was compared with: else keys that another one took
+        // away meanwhile would not be indexed.
+        let effect = Effect::PutAgent {
+            tenant: tenant.clone(),
+            agent: api.catalog.stored(&definition),
+            response: stored_response(api, keys.clone(), json!(defined)),
+            newest: newest.map(|newest| newest.revision),
+        };
+        if api.operations.carry_out(act, effect).await? {
+            definition_warnings::log(name.as_str(), &defined.agent.warnings);
+            api.catalog.note_stored(&tenant, definition).await;
+            return Ok(defined);
         }
     }
-    definition_warnings::log(name.as_str(), &warnings);
-    let agent = AgentDefined { name: name.local(), revision, warnings };
-    let defined = StoredDefinition { created: existing.is_none(), agent };
-    let stored = stored_response(api, keys, json!(defined));
-    let (tenant, definition) = (allowed.tenant(), parsed.definition);
-    let target = format!("{}@{}", name.local(), definition.revision);
-    let act = Act::of_caller(allowed, operation, target).with_request(&definition.source);
-    let agent = api.catalog.stored(&definition);
-    let effect = Effect::PutAgent { tenant: tenant.clone(), agent, response: stored };
-    let created = api.operations.carry_out(act, effect).await?;
-    api.catalog.note_stored(&tenant, definition).await;
-    Ok(StoredDefinition { created, ..defined })
+    Err(Problem::new(Kind::Unavailable, "the agent is defined too often at once"))
+}
+
+/// Has the agent's conversations indexed by the keys that the definition adds to the newest one.
+/// Returns the warning that this has begun.
+async fn ask_index(
+    api: &Api,
+    name: &Scoped<AgentName>,
+    newest: Option<&StoredAgent>,
+    definition: &Definition,
+) -> Result<Option<String>, Problem> {
+    match added_keys::ask(&*api.store, name, newest, definition, api.clock.now()).await? {
+        IndexChange::None => Ok(None),
+        IndexChange::Begins => Ok(Some(definition_warnings::INDEXING.to_owned())),
+        IndexChange::TooMany => {
+            let detail = "index: too many agents of the tenant are being indexed; try again later";
+            Err(Problem::new(Kind::Overloaded, detail))
+        }
+    }
 }
 
 /// Parses a definition that the tenant may have under this name.

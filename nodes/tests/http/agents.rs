@@ -1,5 +1,6 @@
 //! Agents over HTTP: define, list, read, delete.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -31,6 +32,24 @@ async fn an_agent_is_created_then_revised() {
     assert_eq!(api.delete("/v1/agents/echo").await.status, 204);
     api.get("/v1/agents/echo").await.is_problem(404, "not-found");
     api.delete("/v1/agents/echo").await.is_problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn definitions_that_are_put_at_once_are_all_stored_one_after_the_other() {
+    const DEFINITIONS: u64 = 16;
+    let api = Api::start().await;
+    let put = async |steps: u64| {
+        let mut agent = echo();
+        agent["max_steps"] = json!(steps);
+        api.put("/v1/agents/echo", agent).await
+    };
+    let answers = join_all((1..=DEFINITIONS).map(put)).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses.pop().unwrap(), 201, "{statuses:?}");
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    let history = api.get("/v1/agents/echo/revisions").await.body["revisions"].clone();
+    assert_eq!(history.as_array().unwrap().len() as u64, DEFINITIONS, "{history}");
 }
 
 #[tokio::test]

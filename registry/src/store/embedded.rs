@@ -60,7 +60,7 @@ use self::encode::EncodedResponse;
 use self::encryption::Snapshot;
 use self::state::{ReadError, Shared};
 use self::store_dir::StoreDir;
-use self::write::{Outcome, ReplaceAgent, Write};
+use self::write::{Outcome, Write};
 use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
 use super::sealing::{KeyRing, Label};
@@ -298,14 +298,8 @@ impl Store for Embedded {
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
-        let name = Scoped::new(tenant, &agent.name);
-        let response =
-            encode::response(&ResponseScope::Agent(name.clone()), response, self.sealer())?;
-        let json = self.sealed_agent(&name, &agent)?;
-        let newest = newest.map(Revision::to_string);
-        let entry = HistoryEntry::from(&agent);
-        let agent = ReplaceAgent { newest, name, entry, json, response };
-        self.write(Write::ReplaceAgent(agent)).await
+        let replace = self.encoded_agent(tenant, &agent, response, newest)?;
+        self.write(Write::ReplaceAgent(replace)).await
     }
 
     async fn agent(&self, name: &Scoped<AgentName>) -> Result<Option<StoredAgent>, StoreError> {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use abide_actors::journal::{StoreError, StoredResponse};
 use abide_conversation::identity::{Identity, Tenant};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, ErasureId, Principal, Scoped, Timestamp};
+use abide_conversation::{AgentName, BlobId, ErasureId, Principal, Revision, Scoped, Timestamp};
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -68,8 +68,14 @@ pub struct Operation {
 pub enum Effect {
     /// The caller carries it out, after the entry is written.
     Follows,
-    /// As [`Store::put_agent`](super::Store::put_agent).
-    PutAgent { tenant: Tenant, agent: StoredAgent, response: Option<StoredResponse> },
+    /// As [`Store::put_agent_if`](super::Store::put_agent_if).
+    PutAgent {
+        tenant: Tenant,
+        agent: StoredAgent,
+        response: Option<StoredResponse>,
+        /// The newest revision of the name until then; `None` if the name has none.
+        newest: Option<Revision>,
+    },
     /// As [`Store::delete_agent`](super::Store::delete_agent).
     DeleteAgent { name: Scoped<AgentName>, response: Option<StoredResponse> },
     /// Begins, changes or ends the rollout of an agent. Nothing is done if there is none to end, or
@@ -87,16 +93,18 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Whether there is nothing to do, and so nothing to write down, where the thing is missing.
+    /// Whether there is nothing to do, and so nothing to write down, where the thing is missing or
+    /// another one.
     pub(super) fn needs_target(&self) -> bool {
         match self {
-            Self::DeleteAgent { .. }
+            Self::PutAgent { .. }
+            | Self::DeleteAgent { .. }
             | Self::ChangeRollout(_)
             | Self::ReplaceDecision { .. }
             | Self::ChangeKey(KeyChange::Update(_) | KeyChange::Remove(_))
             | Self::DeleteBlob(_)
             | Self::ChangeWebhooks(_) => true,
-            Self::Follows | Self::PutAgent { .. } | Self::ChangeKey(KeyChange::Add(_)) => false,
+            Self::Follows | Self::ChangeKey(KeyChange::Add(_)) => false,
         }
     }
 }
@@ -104,8 +112,8 @@ impl Effect {
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationOutcome {
-    /// As the call of the effect answers: for an agent whether its name was new or was there, for
-    /// others whether the thing was there; `true` if the effect follows.
+    /// As the call of the effect answers: whether the thing was there, or the newest revision was the
+    /// expected one; `true` if the effect follows.
     pub answer: bool,
     /// The entry in the chain of the cluster; `None` if there was nothing to do.
     pub entry: Option<ChainEntry>,

@@ -101,8 +101,8 @@ pub(in super::super) async fn plant_plain_or_sealed(store: &dyn Store) -> u64 {
     store.put_agent(&own(), secret_agent("r2"), None).await.unwrap();
     store.add_revision(&own(), secret_agent("r1")).await.unwrap();
     // A tenant that only the operators' audit names.
-    let put =
-        Effect::PutAgent { tenant: tenant("acme"), agent: secret_agent("r1"), response: None };
+    let (tenant, agent) = (tenant("acme"), secret_agent("r1"));
+    let put = Effect::PutAgent { tenant, agent, response: None, newest: None };
     store.operate(&secret_operation(Some("acme")), put).await.unwrap();
     let edit = WebhookEdit::Put(Box::new(secret_webhook()));
     let change = WebhookChange { version: 0, changes: vec![edit] };

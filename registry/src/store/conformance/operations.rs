@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_actors::blobs::Blob;
+use abide_actors::journal::StoredResponse;
 use abide_conversation::identity::Tenant;
 use abide_conversation::remembered_decision::{Match, RememberedDecision};
 use abide_conversation::{AgentName, DecisionId, Principal, Revision};
@@ -66,6 +67,12 @@ fn agent() -> StoredAgent {
     StoredAgent { name, revision, definition: json!({"name": "demo"}), put_at: None }
 }
 
+/// Puts the agent if this is its newest revision.
+fn put_after(newest: Option<&str>, response: Option<StoredResponse>) -> Effect {
+    let newest = newest.map(Revision::new);
+    Effect::PutAgent { tenant: own(), agent: agent(), response, newest }
+}
+
 pub(in super::super) fn decision(by: &str) -> RememberedDecision {
     RememberedDecision {
         id: DecisionId::new("d"),
@@ -85,11 +92,10 @@ pub(in super::super) async fn an_operation_has_its_effect_and_one_entry(store: A
     store.put_blob(&blob_id(&blob), &blob).await.unwrap();
     let demo = scoped("demo");
     store.set_decision(&demo, &DecisionId::new("d"), Some(&decision("ann"))).await.unwrap();
-    let put = |response| Effect::PutAgent { tenant: own(), agent: agent(), response };
     let decide = Effect::ReplaceDecision { agent: demo.clone(), decision: decision("ops") };
     let effects = [
-        (put(Some(response("key:1", "new", 60))), true),
-        (put(None), false),
+        (put_after(None, Some(response("key:1", "new", 60))), true),
+        (put_after(Some("r1"), None), true),
         (decide, true),
         (Effect::ChangeKey(KeyChange::Add(key("k", "one"))), false),
         (Effect::ChangeKey(KeyChange::Update(key("k", "two"))), true),
@@ -128,6 +134,7 @@ pub(in super::super) async fn an_operation_on_nothing_has_no_effect_and_no_entry
 ) {
     let demo = scoped("demo");
     for effect in [
+        put_after(Some("gone"), Some(response("key:1", "new", 60))),
         Effect::DeleteAgent { name: demo.clone(), response: None },
         Effect::ReplaceDecision { agent: demo.clone(), decision: decision("ops") },
         Effect::ChangeKey(KeyChange::Update(key("k", "two"))),
@@ -138,6 +145,9 @@ pub(in super::super) async fn an_operation_on_nothing_has_no_effect_and_no_entry
         assert_eq!((outcome.answer, outcome.entry), (false, None), "{effect:?}");
     }
     assert_eq!(store.operations(None, 0, 9).await, Ok(vec![]));
+    assert_eq!(store.agents(&own()).await, Ok(vec![]));
+    let kept = store.stored_response(&scope_of_agent("demo"), "key:1", at(0)).await;
+    assert_eq!(kept, Ok(None));
     assert_eq!(store.decisions(&demo).await, Ok(vec![]));
     assert_eq!(store.tenants_keys(&own()).await, Ok(vec![]));
 }

@@ -167,7 +167,12 @@ pub(in super::super) async fn a_tenant_is_found_by_whatever_it_has(store: Arc<dy
     store.put_agent(&tenant("put"), agent("r1"), None).await.unwrap();
     assert!(store.put_agent_if(&tenant("new"), agent("r1"), None, None).await.unwrap());
     store.add_revision(&tenant("kept"), agent("r1")).await.unwrap();
-    let put = Effect::PutAgent { tenant: tenant("operated"), agent: agent("r1"), response: None };
+    let put = Effect::PutAgent {
+        tenant: tenant("operated"),
+        agent: agent("r1"),
+        response: None,
+        newest: None,
+    };
     store.operate(&operation(None, "put"), put).await.unwrap();
     let webhook = Webhook { tenant: tenant("hooked"), ..webhook("hook") };
     let changes = vec![WebhookEdit::Put(Box::new(webhook))];

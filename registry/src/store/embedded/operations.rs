@@ -3,8 +3,8 @@
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use abide_actors::journal::{ResponseScope, StoreError};
-use abide_conversation::{Scoped, Tenant};
+use abide_actors::journal::{ResponseScope, StoreError, StoredResponse};
+use abide_conversation::{Revision, Scoped, Tenant};
 use async_trait::async_trait;
 use redb::{Error, ReadableTable, TableError, WriteTransaction};
 
@@ -12,11 +12,11 @@ use super::super::operations::{
     ChainEntry, Effect, MAX_OPERATIONS, Operation, OperationLog, OperationOutcome,
 };
 use super::super::sealing::{Label, Sealer};
-use super::super::{HistoryEntry, RolloutChange};
+use super::super::{HistoryEntry, RolloutChange, StoredAgent};
 use super::encryption::{self, Snapshot};
 use super::notices::NoticeWrite;
 use super::revisions::{self, EncodedRollout, RevisionChange};
-use super::write::{OpenTables, Outcome, Write};
+use super::write::{OpenTables, Outcome, ReplaceAgent, Write};
 use super::{Embedded, encode, tables};
 
 /// The chain of the cluster; no tenant has this name.
@@ -65,18 +65,32 @@ impl OperationLog for Embedded {
 }
 
 impl Embedded {
+    /// The write that puts a definition if `newest` is the newest revision of its name.
+    pub(super) fn encoded_agent(
+        &self,
+        tenant: &Tenant,
+        agent: &StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<ReplaceAgent, StoreError> {
+        let name = Scoped::new(tenant, &agent.name);
+        let scope = ResponseScope::Agent(name.clone());
+        Ok(ReplaceAgent {
+            newest: newest.map(Revision::to_string),
+            entry: HistoryEntry::from(agent),
+            json: self.sealed_agent(&name, agent)?,
+            response: encode::response(&scope, response, self.sealer())?,
+            name,
+        })
+    }
+
     fn encoded(&self, effect: Effect) -> Result<Option<Write>, StoreError> {
         let sealer = self.sealer();
         Ok(Some(match effect {
             Effect::Follows => return Ok(None),
-            Effect::PutAgent { tenant, agent, response } => {
-                let name = Scoped::new(&tenant, &agent.name);
-                let response =
-                    encode::response(&ResponseScope::Agent(name.clone()), response, sealer)?;
-                let entry = HistoryEntry::from(&agent);
-                let json = self.sealed_agent(&name, &agent)?;
-                Write::PutAgent { name, entry, json, response }
-            }
+            Effect::PutAgent { tenant, agent, response, newest } => Write::ReplaceAgent(
+                self.encoded_agent(&tenant, &agent, response, newest.as_ref())?,
+            ),
             Effect::DeleteAgent { name, response } => {
                 let response =
                     encode::response(&ResponseScope::Agent(name.clone()), response, sealer)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use abide_actors::journal::StoreError;
-use abide_conversation::Tenant;
+use abide_conversation::{Scoped, Tenant};
 use async_trait::async_trait;
 
 use super::super::operations::{
@@ -66,7 +66,10 @@ fn record(chains: &mut Chains, operation: &Operation) -> Result<ChainEntry, Stor
 fn has_target(tables: &Tables, effect: &Effect) -> bool {
     let has_key = |id: &ScopedKeyId| tables.keys.contains_key(id);
     match effect {
-        Effect::Follows | Effect::PutAgent { .. } => true,
+        Effect::Follows => true,
+        Effect::PutAgent { tenant, agent, newest, .. } => {
+            tables.newest.get(&Scoped::new(tenant, &agent.name)) == newest.as_ref()
+        }
         Effect::DeleteAgent { name, .. } => tables.newest.contains_key(name),
         Effect::ChangeRollout(change) => tables.may_change_rollout(change),
         Effect::ReplaceDecision { agent, decision } => {
@@ -82,7 +85,10 @@ fn has_target(tables: &Tables, effect: &Effect) -> bool {
 fn carry_out(tables: &mut Tables, effect: Effect) -> bool {
     match effect {
         Effect::Follows => true,
-        Effect::PutAgent { tenant, agent, response } => tables.put_agent(&tenant, agent, response),
+        Effect::PutAgent { tenant, agent, response, .. } => {
+            tables.put_agent(&tenant, agent, response);
+            true
+        }
         Effect::DeleteAgent { name, response } => tables.delete_agent(&name, response),
         Effect::ChangeRollout(change) => tables.change_rollout(change),
         Effect::ReplaceDecision { agent, decision } => {

@@ -28,21 +28,21 @@ use super::scripts::{
 /// What `agent.lua` takes for any newest revision; no revision has this form.
 const ANY_REVISION: &str = "*";
 /// What `agent.lua` answers when another revision is the newest.
-const OTHER_REVISION: u8 = 2;
+pub(super) const OTHER_REVISION: u8 = 2;
 
 impl Redis {
-    /// Puts a definition if `newest` is the newest revision of its name. Returns whether it is.
+    /// Puts a definition if `newest` is the newest revision of its name; otherwise returns
+    /// [`OTHER_REVISION`].
     pub(super) async fn agent_if_by_script(
         &self,
         name: &Scoped<AgentName>,
         agent: &StoredAgent,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
-    ) -> Result<bool, StoreError> {
+        entries: &NextEntries,
+    ) -> Result<u8, StoreError> {
         let expected = newest.map_or("", Revision::as_str);
-        let none = NextEntries::none();
-        let answer = self.run_agent_script(name, Some(agent), expected, response, &none).await?;
-        Ok(answer != OTHER_REVISION)
+        self.run_agent_script(name, Some(agent), expected, response, entries).await
     }
 
     /// Returns 1 if the name was there before, else 0.

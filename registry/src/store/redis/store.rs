@@ -20,6 +20,7 @@ use super::super::{
     SummaryFilter, SuspensionCount,
 };
 use super::Redis;
+use super::administration::OTHER_REVISION;
 use super::audit::operations::NextEntries;
 use super::command::keys::{self, Tag};
 use super::connection::execute::read;
@@ -194,7 +195,9 @@ impl Store for Redis {
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
-        self.agent_if_by_script(&Scoped::new(tenant, &agent.name), &agent, response, newest).await
+        let (name, none) = (Scoped::new(tenant, &agent.name), NextEntries::none());
+        let answer = self.agent_if_by_script(&name, &agent, response, newest, &none).await?;
+        Ok(answer != OTHER_REVISION)
     }
 
     async fn reserve(

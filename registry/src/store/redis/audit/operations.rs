@@ -12,6 +12,7 @@ use super::super::super::operations::{
 };
 use super::super::super::sealing::Label;
 use super::super::Redis;
+use super::super::administration::OTHER_REVISION;
 use super::super::command::error::refused;
 use super::super::command::keys::{Key, Tag};
 use super::super::command::script::ScriptCall;
@@ -43,16 +44,18 @@ impl OperationLog for Redis {
             if answer == OTHER_END {
                 continue;
             }
-            let answer = answer == 1;
+            let answer = match &effect {
+                Effect::PutAgent { .. } => answer != OTHER_REVISION,
+                _ => answer == 1,
+            };
             if !answer && effect.needs_target() {
                 return Ok(OperationOutcome { answer, entry: None });
             }
             let answer = match &effect {
-                // A new agent was not there.
-                Effect::PutAgent { .. } => !answer,
                 // It is in another slot than the chains.
                 Effect::DeleteBlob(id) => self.delete_blob(id).await?,
                 Effect::Follows
+                | Effect::PutAgent { .. }
                 | Effect::DeleteAgent { .. }
                 | Effect::ChangeRollout(_)
                 | Effect::ReplaceDecision { .. }
@@ -135,9 +138,9 @@ impl Redis {
                 let call = ScriptCall::new(&OPERATION, Tag::Agents, keys).entries(entries)?;
                 self.call_durably(call).await
             }
-            Effect::PutAgent { tenant, agent, response } => {
-                let name = Scoped::new(tenant, &agent.name);
-                self.agent_by_script(&name, Some(agent), response.clone(), entries).await
+            Effect::PutAgent { tenant, agent, response, newest } => {
+                let (name, response) = (Scoped::new(tenant, &agent.name), response.clone());
+                self.agent_if_by_script(&name, agent, response, newest.as_ref(), entries).await
             }
             Effect::DeleteAgent { name, response } => {
                 self.agent_by_script(name, None, response.clone(), entries).await

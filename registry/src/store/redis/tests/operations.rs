@@ -83,7 +83,12 @@ async fn prepared_effects(store: &Redis) -> Vec<Effect> {
     store.change_key(KeyChange::Add(key("k", "one"))).await.unwrap();
     store.put_blob(&blob_id(&blob), &blob).await.unwrap();
     vec![
-        Effect::PutAgent { tenant: own(), agent: agent("r2"), response: None },
+        Effect::PutAgent {
+            tenant: own(),
+            agent: agent("r2"),
+            response: None,
+            newest: Some(Revision::new("r1")),
+        },
         Effect::ReplaceDecision { agent: demo.clone(), decision: decision("ops") },
         Effect::ChangeKey(KeyChange::Add(key("new", "two"))),
         Effect::ChangeKey(KeyChange::Update(key("k", "two"))),
