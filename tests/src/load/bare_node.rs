@@ -1,5 +1,5 @@
-//! A node that decides nothing: an upper bound for turns per second with the same HTTP server, actors
-//! and store.
+//! A node that decides nothing, with the same HTTP server, actors and store: what of a turn is not
+//! decisions.
 //!
 //! The events and frames of a turn are recorded from a real node. The actor of a conversation answers its
 //! requests, folds the events, commits them as a node does, and writes the frames. Model calls and tools
