@@ -94,10 +94,12 @@ async fn run_in_span(activity: Activity, ctx: ActivityContext) -> Report {
         if is_outside_work && !ctx.services.lease.is_sound() {
             return Err(StoreError::Unavailable("this node could not renew its lease".to_owned()));
         }
-        let action = perform(&activity, &ctx).await?;
+        // Boxed: an action has almost a kilobyte, and goes through the frames that are around the work.
+        let mut action = Box::new(perform(&activity, &ctx).await?);
         let hold = BlobHold::of_conversation(&ctx.id, ctx.services.clock.now());
         let blobs = TenantBlobs::new(&*ctx.services.blobs, &ctx.id).holding(&hold);
-        Box::pin(offload_media::offload_media(blobs, action)).await
+        Box::pin(offload_media::offload_media(blobs, &mut action)).await?;
+        Ok(action)
     };
     let clock = ctx.services.clock.clone();
     let work = ctx.backoffs.scope(activity.to_string(), clock, work);

@@ -369,7 +369,7 @@ impl LiveConversation {
         if !self.activities.finish(&report.activity) {
             return Ok(());
         }
-        match report.ended? {
+        match *report.ended? {
             Action::OriginalGone => self.undo_fork().await?,
             action => {
                 if let Some(transition) = self.unless_late(self.decide(action)) {

@@ -41,6 +41,11 @@ pub(crate) fn sample(
     tracer.samples(root.trace).then_some((tracer, root))
 }
 
+/// The root of a turn's trace; `None` if nothing traces this process.
+pub fn root_of(conversation: &Scoped<ConversationId>, turn: &TurnId) -> Option<SpanContext> {
+    TRACER.get().map(|_| SpanContext::of_turn(conversation, turn))
+}
+
 /// Exports a span of a trace that is known to be sampled.
 pub fn end(span: Span) {
     if let Some(tracer) = TRACER.get() {
@@ -117,7 +122,7 @@ pub enum Attribute {
 
 impl SpanContext {
     /// The root of a turn's trace.
-    pub fn of_turn(conversation: &Scoped<ConversationId>, turn: &TurnId) -> Self {
+    pub(crate) fn of_turn(conversation: &Scoped<ConversationId>, turn: &TurnId) -> Self {
         Self::of(&["turn", conversation.as_str(), turn.as_str()])
     }
 

@@ -14,9 +14,9 @@ use crate::journal::StoreError;
 /// there, any long base64 is replaced.
 pub(super) async fn offload_media(
     blobs: TenantBlobs<'_>,
-    mut action: Action,
-) -> Result<Action, StoreError> {
-    match &mut action {
+    action: &mut Action,
+) -> Result<(), StoreError> {
+    match action {
         Action::ToolReturned(returned) => offload_result(blobs, &mut returned.outcome).await?,
         Action::ModelReplied(replied) => {
             offload_values(blobs, &mut replied.content).await?;
@@ -80,7 +80,7 @@ pub(super) async fn offload_media(
         | Action::Regenerate(_)
         | Action::RevokeDecision(_) => {}
     }
-    Ok(action)
+    Ok(())
 }
 
 /// `None` for a message that already seems to name a blob: restoring it would not give what the
@@ -159,7 +159,9 @@ mod tests {
     }
 
     async fn offload(shelf: &MemoryBlobs, item: &Value) -> ModelReplied {
-        match offload_media(shelf.all(), replied(item)).await.unwrap() {
+        let mut action = replied(item);
+        offload_media(shelf.all(), &mut action).await.unwrap();
+        match action {
             Action::ModelReplied(replied) => replied,
             other => panic!("{other:?}"),
         }

@@ -12,7 +12,7 @@ use crate::live::{LiveSink, Signal};
 /// The end of an activity: the action that the actor decides on.
 pub struct Report {
     pub activity: Activity,
-    pub ended: Result<Action, ActivityError>,
+    pub ended: Result<Box<Action>, ActivityError>,
 }
 
 /// Why an activity ended without an action. The actor dies of it, and its successor starts over.

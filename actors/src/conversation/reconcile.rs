@@ -89,13 +89,14 @@ impl LiveConversation {
     ) {
         let myself = myself.clone();
         let to_run = activity.clone();
-        let task = async move {
+        // Boxed: a task is moved ten times until it runs, and this one has kilobytes.
+        let task = Box::pin(async move {
             // People first: requests that came meanwhile are answered before the node works on.
             tokio::task::yield_now().await;
             let report = activity::run(to_run, ctx).await;
             // An actor that has ended needs no report; its successor starts over.
             let _ = myself.cast(ConversationMsg::Report(Box::new(report)));
-        };
+        });
         let task = match activity {
             Activity::CallModel { .. } | Activity::RunTool { .. } => self.services.work.spawn(task),
             Activity::StartTurn { .. }

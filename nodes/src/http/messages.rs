@@ -4,7 +4,7 @@ use abide_actors::blobs::BlobHold;
 use abide_actors::expressions::schema::Schema;
 use abide_actors::journal::ResponseScope;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
-use abide_actors::trace::SpanContext;
+use abide_actors::trace;
 use abide_conversation::branch::NewestFirst;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::AnswerFormat;
@@ -202,7 +202,7 @@ pub(super) async fn send(
             }
         },
     };
-    let span = Some(Extension(TurnExtension(SpanContext::of_turn(&id, &sent.turn_id))));
+    let span = trace::root_of(&id, &sent.turn_id).map(|root| Extension(TurnExtension(root)));
     Ok(match wait::after(&api, &allowed, &id, sent.seq, wait).await? {
         Some(turn) => {
             let answered = Box::new(AnsweredMessage { seq: sent.seq, turn });

@@ -7,6 +7,8 @@
 use std::fmt;
 
 use abide_actors::identity::NodeName;
+use serde::Serializer;
+use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span::Record;
@@ -55,7 +57,10 @@ where
                 line.extend(fields);
             }
         }
-        event.record(&mut JsonVisitor { line: &mut line, shows_content: self.shows_content });
+        event.record(&mut JsonVisitor {
+            insert: |name: &str, value| drop(line.insert(name.to_owned(), value)),
+            shows_content: self.shows_content,
+        });
         writeln!(writer, "{}", Value::Object(line))
     }
 }
@@ -65,17 +70,24 @@ pub(super) struct JsonFields {
     pub(super) shows_content: bool,
 }
 
-impl JsonFields {
-    fn record(&self, fields: &impl RecordFields, object: &mut Map<String, Value>) {
-        fields.record(&mut JsonVisitor { line: object, shows_content: self.shows_content });
-    }
-}
-
 impl<'w> FormatFields<'w> for JsonFields {
+    /// Writes the fields one by one: each activity has a span, most never log, and a map of the fields
+    /// would cost more than the rest of the span.
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut object = Map::new();
-        self.record(&fields, &mut object);
-        write!(writer, "{}", Value::Object(object))
+        let mut json = Vec::new();
+        let mut object = serde_json::Serializer::new(&mut json);
+        let mut object = object.serialize_map(None).map_err(|_| fmt::Error)?;
+        let mut written = Ok(());
+        fields.record(&mut JsonVisitor {
+            insert: |name, value| {
+                if written.is_ok() {
+                    written = object.serialize_entry(name, &value);
+                }
+            },
+            shows_content: self.shows_content,
+        });
+        written.and_then(|()| object.end()).map_err(|_| fmt::Error)?;
+        writer.write_str(str::from_utf8(&json).map_err(|_| fmt::Error)?)
     }
 
     /// Adds fields that got their values after the span had begun.
@@ -84,28 +96,32 @@ impl<'w> FormatFields<'w> for JsonFields {
         current: &'w mut FormattedFields<Self>,
         fields: &Record<'_>,
     ) -> fmt::Result {
-        let mut object = serde_json::from_str(&current.fields).unwrap_or_default();
-        self.record(fields, &mut object);
+        let mut object: Map<String, Value> =
+            serde_json::from_str(&current.fields).unwrap_or_default();
+        fields.record(&mut JsonVisitor {
+            insert: |name: &str, value| drop(object.insert(name.to_owned(), value)),
+            shows_content: self.shows_content,
+        });
         current.fields = Value::Object(object).to_string();
         Ok(())
     }
 }
 
 /// Puts fields into a JSON object.
-struct JsonVisitor<'a> {
-    line: &'a mut Map<String, Value>,
+struct JsonVisitor<F> {
+    insert: F,
     shows_content: bool,
 }
 
-impl JsonVisitor<'_> {
+impl<F: FnMut(&'static str, Value)> JsonVisitor<F> {
     fn insert(&mut self, field: &Field, value: impl Into<Value>) {
         let is_redacted = is_content(field) && !self.shows_content;
         let value = if is_redacted { REDACTED.into() } else { value.into() };
-        self.line.insert(field.name().to_owned(), value);
+        (self.insert)(field.name(), value);
     }
 }
 
-impl Visit for JsonVisitor<'_> {
+impl<F: FnMut(&'static str, Value)> Visit for JsonVisitor<F> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.insert(field, format!("{value:?}"));
     }
