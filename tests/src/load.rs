@@ -1,5 +1,6 @@
-//! Closed-loop load on a real node over HTTP: each worker begins its next conversation when its
-//! last one is done.
+//! Load on a real node over HTTP. Each worker begins its next conversation when its last one is done:
+//! a closed loop, which measures what a node carries. With `--rate` it begins when its time has come:
+//! an open loop, which measures how long people wait at a load that the node carries.
 //!
 //! A conversation is message → step → a gated call → resolution → tool → step → done. The model is
 //! scripted, without delay; the tool is the demo's native `demo_send_email`, which returns at once,
@@ -56,6 +57,10 @@ pub struct Load {
     /// How many concurrent conversations
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     concurrency: u32,
+    /// How many conversations begin each second, whether or not earlier ones are done, as long as no
+    /// more than the concurrent ones are running; if not given, each begins when another is done
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: Option<u32>,
     /// How many turns each conversation has, one after another on one event stream
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     turns: u32,
@@ -301,6 +306,7 @@ mod tests {
     #[test]
     fn arguments_that_make_no_sense_are_refused() {
         assert!(parses("load --conversations 10 --concurrency 2 --durability os"));
+        assert!(parses("load --rate 500 --concurrency 500 --nodes 1"));
         assert!(parses("load --park 10 --nodes 2") && parses("load --parked 10 --nodes 1"));
         assert!(parses("load --found 1000") && parses("load --found 1000000 --nodes 1"));
         assert!(parses("load --bare --nodes 1 --rounds 9") && parses("load --bare"));
@@ -313,6 +319,7 @@ mod tests {
             "load --conversations 0",
             "load --concurrency 0",
             "load --turns 0",
+            "load --rate 0",
             "load --durability replicas=2",
             "load --park 0",
             "load --streams 0",

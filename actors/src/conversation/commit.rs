@@ -102,7 +102,7 @@ impl LiveConversation {
             self.publish_at_root();
         }
         if !is_copy {
-            self.publish_to_inboxes(&before, &published);
+            self.publish_to_inboxes(&before, &published, waits_for_else);
         }
         self.activities.retain(&wanted(&self.state), &self.state);
         let status = self.status();

@@ -11,16 +11,14 @@ use crate::child_calls::{ChildCalls, ClosedCall};
 use crate::live::{LiveSink, Signal, inbox_channel};
 
 impl LiveConversation {
-    /// Publishes what the conversation waits for now, if these events are about that.
-    pub(super) fn publish_to_inboxes(&self, before: &State, events: &[Event]) {
+    /// Publishes what the conversation waits for now, if that `has_changed` or these events are about it.
+    pub(super) fn publish_to_inboxes(&self, before: &State, events: &[Event], has_changed: bool) {
         let expiring: Vec<_> = events.iter().filter_map(expiring).collect();
-        let (was_open, is_open) = (before.pending_calls(), self.state.pending_calls());
-        if expiring.is_empty()
-            && was_open == is_open
-            && before.participants == self.state.participants
-        {
+        let is_same = !has_changed && before.participants == self.state.participants;
+        if is_same && expiring.is_empty() {
             return;
         }
+        let (was_open, is_open) = (before.pending_calls(), self.state.pending_calls());
         let is_gone = |call: &&PendingCall| {
             let same = |other: &PendingCall| {
                 (&other.call_id, other.suspension) == (&call.call_id, call.suspension)

@@ -1,5 +1,6 @@
 //! Templates of messages for people, over the arguments and the conversation.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use serde_json::Value;
 use super::big_stack::run_on_big_stack;
 use crate::limits::one_line;
 
+/// The template's name in its environment.
+const NAME: &str = "message";
 /// The longest template; a message is a sentence or a page, not a program.
 const MAX_SOURCE_BYTES: usize = 4_096;
 /// Instructions of one rendering, so that nested loops end.
@@ -31,8 +34,8 @@ const MAX_PARSER_MESSAGE_BYTES: usize = 300;
 pub struct Template {
     source: String,
     environment: Arc<Environment<'static>>,
-    /// Whether it only inserts values, without expressions or loops.
-    is_plain: bool,
+    /// The variables that it reads, if it only inserts values, without expressions or loops.
+    plain: Option<HashSet<String>>,
 }
 
 impl Template {
@@ -44,13 +47,20 @@ impl Template {
         let owned = source.to_owned();
         let environment = run_on_big_stack(COMPILE_TIMEOUT, move || compile(owned));
         let environment = environment.unwrap_or_else(|| Err("does not compile".to_owned()))?;
-        let is_plain = is_plain(source);
-        Ok(Self { source: source.to_owned(), environment: Arc::new(environment), is_plain })
+        // Nothing else is walked: what is nested deeply would overflow the stack here.
+        let template = environment.get_template(NAME).ok().filter(|_| is_plain(source));
+        let plain = template.map(|template| template.undeclared_variables(false));
+        Ok(Self { source: source.to_owned(), environment: Arc::new(environment), plain })
+    }
+
+    /// Whether it may read this variable; true of all variables unless the template is plain.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.plain.as_ref().is_none_or(|variables| variables.contains(variable))
     }
 
     /// Renders the text; `None` if a value is missing or a limit is reached.
     pub fn render(&self, values: Value) -> Option<String> {
-        if self.is_plain {
+        if self.is_plain() {
             return render(&self.environment, &values);
         }
         let environment = Arc::clone(&self.environment);
@@ -61,7 +71,7 @@ impl Template {
 impl Template {
     /// Whether it only inserts values, which takes no time.
     pub(crate) fn is_plain(&self) -> bool {
-        self.is_plain
+        self.plain.is_some()
     }
 }
 
@@ -85,14 +95,14 @@ fn compile(source: String) -> Result<Environment<'static>, String> {
     for unbounded in ["indent", "format"] {
         environment.remove_filter(unbounded);
     }
-    environment.add_template_owned("message", source).map_err(|error| {
+    environment.add_template_owned(NAME, source).map_err(|error| {
         format!("does not compile: {}", one_line(&error.to_string(), MAX_PARSER_MESSAGE_BYTES))
     })?;
     Ok(environment)
 }
 
 fn render(environment: &Environment<'static>, values: &Value) -> Option<String> {
-    let template = environment.get_template("message").ok()?;
+    let template = environment.get_template(NAME).ok()?;
     let mut text = BoundedBuffer(Vec::new());
     template.render_captured_to(minijinja::value::Serde(values), &mut text).ok()?;
     String::from_utf8(text.0).ok()
@@ -149,6 +159,15 @@ mod tests {
             assert!(!is_plain(not), "{not}");
         }
         assert!(!is_plain(&format!("{{{{ args{} }}}}", ".a".repeat(1500))));
+    }
+
+    #[test]
+    fn a_plain_template_reads_what_it_names_and_any_other_may_read_everything() {
+        let plain = Template::compile("{{principal}}: send to {{ args.to }}?").unwrap();
+        let read = ["args", "principal", "conversation", "message"].map(|name| plain.reads(name));
+        assert_eq!(read, [true, true, false, false]);
+        let branch = "{% if false %}{% set args = 1 %}{% endif %}{{ args.to }}";
+        assert!(Template::compile(branch).unwrap().reads("args"));
     }
 
     #[test]

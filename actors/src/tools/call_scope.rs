@@ -30,17 +30,30 @@ impl CallScope {
     /// `{args, principal, conversation: {id, owner, assigns, metadata}, message: {assigns}}`. Whoever writes
     /// the message cannot change what an expression reads of the conversation.
     pub fn values(&self, args: Value) -> Value {
-        json!({
-            "args": args,
-            "principal": self.principal,
-            "conversation": {
+        let mut values = self.values_read(|_| true);
+        values["args"] = args;
+        values
+    }
+
+    /// Those of the variables that an expression reads, but for the arguments: building all of them
+    /// takes longer than rendering a message.
+    fn values_read(&self, reads: impl Fn(&str) -> bool) -> Value {
+        let mut values = json!({});
+        if reads("principal") {
+            values["principal"] = json!(self.principal);
+        }
+        if reads("conversation") {
+            values["conversation"] = json!({
                 "id": self.conversation,
                 "owner": self.owner,
                 "assigns": self.assigns.conversation,
                 "metadata": self.metadata,
-            },
-            "message": {"assigns": self.assigns.message},
-        })
+            });
+        }
+        if reads("message") {
+            values["message"] = json!({"assigns": self.assigns.message});
+        }
+        values
     }
 
     /// `principal` for conditions that read its members: `{subject, roles, groups, tenant}`.
@@ -75,7 +88,11 @@ impl Tool {
     /// The confirmation message for these arguments, if there is one and it renders.
     pub(super) fn confirmation(&self, args: &Value, scope: &CallScope) -> Option<String> {
         let message = self.confirmation_message.as_ref()?;
-        let message = message.render(self.expression_values(args, scope))?;
+        let mut values = scope.values_read(|variable| message.reads(variable));
+        if message.reads("args") {
+            values["args"] = self.parameters.fill_defaults(args.clone());
+        }
+        let message = message.render(values)?;
         Some(without_bidi_controls(&message))
     }
 

@@ -38,7 +38,7 @@ impl KnownChildren {
     }
 
     /// The frames with what has changed since the client was told of this child.
-    pub(super) fn update(&mut self, child: &ChildCalls) -> Vec<Frame> {
+    pub(super) fn update(&mut self, child: &ChildCalls) -> Vec<Frame<'static>> {
         let known = self.children.get(&child.conversation_id);
         if known.is_some_and(|known| known.seq >= child.seq) {
             return Vec::new();
@@ -58,7 +58,7 @@ impl KnownChildren {
     }
 
     /// The frames with what has changed since the client was told of the descendants.
-    pub(super) fn replace(&mut self, all: &DescendantCalls) -> Vec<Frame> {
+    pub(super) fn replace(&mut self, all: &DescendantCalls) -> Vec<Frame<'static>> {
         let is_read =
             |id: &ConversationId| all.calls.iter().any(|child| child.conversation_id == *id);
         let is_gone = |id: &&ConversationId| all.is_complete && !is_read(id);
@@ -84,7 +84,7 @@ impl KnownChildren {
         self.needs_reading
     }
 
-    fn put(&mut self, child: &ChildCalls) -> Vec<Frame> {
+    fn put(&mut self, child: &ChildCalls) -> Vec<Frame<'static>> {
         let id = &child.conversation_id;
         let calls: BTreeSet<(CallId, u32)> =
             child.pending.iter().map(|call| (call.call_id.clone(), call.suspension)).collect();
@@ -108,7 +108,7 @@ impl KnownChildren {
     }
 }
 
-fn closed(id: &ConversationId, (call_id, suspension): (CallId, u32)) -> Frame {
+fn closed(id: &ConversationId, (call_id, suspension): (CallId, u32)) -> Frame<'static> {
     Frame::live(Payload::ChildCallClosed { conversation_id: id.clone(), call_id, suspension })
 }
 

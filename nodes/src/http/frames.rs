@@ -2,6 +2,7 @@
 
 mod payloads;
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use abide_actors::journal::InboxEntry;
@@ -9,7 +10,7 @@ use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::approval::ApproverGroup;
 use abide_conversation::event::{Doubt, Event, EventData, Executor, Intent, SuspensionKind, Todo};
-use abide_conversation::message::{Message, Outcome};
+use abide_conversation::message::{Message, MessageStatus, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::usage::Usage;
@@ -22,8 +23,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use payloads::{
-    answered, attempt_started, call_ended, call_started, rewound, suspended, turn_ended,
-    user_message,
+    answered, attempt_started, call_ended, call_started, message_completed, rewound, suspended,
+    turn_ended, user_message,
 };
 
 /// Room for the names of a frame's lines, and for its id.
@@ -31,15 +32,15 @@ const FRAME_LINES_BYTES: usize = 48;
 
 /// A frame. Only the last of those that mirror an event has an id.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Frame {
-    pub(super) payload: Payload,
+pub(super) struct Frame<'a> {
+    pub(super) payload: Payload<'a>,
     pub(super) id: Option<Seq>,
 }
 
-/// The `event` line of a frame and its `data`.
+/// The `event` line of a frame and its `data`, which is mostly that of the event that it mirrors.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
-pub(super) enum Payload {
+pub(super) enum Payload<'a> {
     /// The conversation as of the opening of the stream; always the first frame.
     Snapshot(Box<Snapshot>),
     /// The state of the conversation has changed. Live only.
@@ -54,7 +55,7 @@ pub(super) enum Payload {
     UserMessage {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
-        message: UserMessage,
+        message: UserMessage<'a>,
     },
     /// A queued turn was withdrawn: it will not start.
     TurnWithdrawn {
@@ -89,7 +90,8 @@ pub(super) enum Payload {
     MessageCompleted {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
-        message: Message,
+        #[schema(value_type = Message)]
+        message: AssistantMessage<'a>,
         /// Usage of the model call; absent if the provider did not say.
         #[serde(skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
@@ -100,18 +102,18 @@ pub(super) enum Payload {
         tool: String,
         executor: Executor,
         intent: Intent,
-        args: Value,
+        args: Cow<'a, Value>,
         #[schema(value_type = u32)]
         attempt: Attempt,
     },
     /// The progress of a streaming tool, in a form of the tool's own. Live only.
-    ToolProgress { call_id: CallId, payload: Value },
+    ToolProgress { call_id: CallId, payload: Cow<'a, Value> },
     /// A call has its result.
-    ToolCallResolved { call_id: CallId, result: Outcome },
+    ToolCallResolved { call_id: CallId, result: Cow<'a, Outcome> },
     /// A call ended in an error.
-    ToolCallErrored { call_id: CallId, result: Outcome },
+    ToolCallErrored { call_id: CallId, result: Cow<'a, Outcome> },
     /// What a tool shows to people; sent right after the frame of its result.
-    ToolUi { call_id: CallId, kind: String, payload: Value },
+    ToolUi { call_id: CallId, kind: Cow<'a, str>, payload: Cow<'a, Value> },
     /// The list of todos was replaced.
     TodosChanged { todos: Vec<Todo> },
     /// The permission phase of the conversation has changed.
@@ -123,8 +125,8 @@ pub(super) enum Payload {
         executor: Executor,
         kind: SuspensionKind,
         intent: Intent,
-        args: Value,
-        message: String,
+        args: Cow<'a, Value>,
+        message: Cow<'a, str>,
         suspension: u32,
         expires_at: Timestamp,
         /// The input that a running tool asked for.
@@ -240,16 +242,24 @@ pub(super) enum Payload {
 
 /// A user's message as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub(super) struct UserMessage {
+pub(super) struct UserMessage<'a> {
     #[serde(flatten)]
-    message: Message,
+    message: Cow<'a, Message>,
     /// The `message_id` that the client gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    client_id: Option<String>,
+    client_id: Option<Cow<'a, str>>,
 }
 
-impl Frame {
-    pub(super) fn live(payload: Payload) -> Self {
+/// The assistant's message as clients see it: its event has the status beside it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct AssistantMessage<'a> {
+    #[serde(flatten)]
+    message: Cow<'a, Message>,
+    status: MessageStatus,
+}
+
+impl<'a> Frame<'a> {
+    pub(super) fn live(payload: Payload<'a>) -> Self {
         Self { payload, id: None }
     }
 
@@ -259,7 +269,7 @@ impl Frame {
     }
 }
 
-impl Payload {
+impl Payload<'_> {
     /// The bytes of a frame with this id.
     pub(super) fn encode(&self, id: Option<impl Display>) -> Bytes {
         // The JSON is `{"event":"…","data":…}`, and compact JSON has no line breaks.
@@ -300,22 +310,19 @@ pub(super) fn encode_event(event: &Event) -> Bytes {
 }
 
 /// The frames that mirror a journalled event; many events have none.
-fn event_frames(event: &Event) -> Vec<Frame> {
-    let mut frames: Vec<Frame> = payloads(event).into_iter().map(Frame::live).collect();
+fn event_frames(event: &Event) -> Vec<Frame<'_>> {
+    let mut frames: Vec<Frame<'_>> = payloads(event).into_iter().map(Frame::live).collect();
     if let Some(last) = frames.last_mut() {
         last.id = Some(event.seq);
     }
     frames
 }
 
-fn payloads(event: &Event) -> Vec<Payload> {
+fn payloads(event: &Event) -> Vec<Payload<'_>> {
     let turn_id = event.turn_id.clone();
     match &event.data {
         EventData::TurnStarted(_) => vec![Payload::TurnStarted { turn_id }],
-        EventData::AssistantMsg(assistant) => {
-            let message = Message { status: Some(assistant.status), ..assistant.message.clone() };
-            vec![Payload::MessageCompleted { turn_id, message, usage: assistant.usage }]
-        }
+        EventData::AssistantMsg(assistant) => vec![message_completed(turn_id, assistant)],
         EventData::UserMsg(it) => vec![user_message(turn_id, &it.message, it.message_id.as_ref())],
         EventData::Steered(it) => vec![user_message(turn_id, &it.message, it.message_id.as_ref())],
         EventData::Rewound(it) => vec![rewound(it)],
@@ -398,7 +405,7 @@ fn payloads(event: &Event) -> Vec<Payload> {
 
 /// The frame of a live signal; `None` for signals that have no frame, or one that depends on what the
 /// client knows.
-fn signal_frame(signal: &Signal) -> Option<Frame> {
+fn signal_frame(signal: &Signal) -> Option<Frame<'_>> {
     let payload = match signal {
         Signal::Status { status, .. } => Payload::StateChanged { state: *status },
         Signal::Text(delta) => Payload::TextDelta {
@@ -412,7 +419,7 @@ fn signal_frame(signal: &Signal) -> Option<Frame> {
             delta_seq: delta.delta_seq,
         },
         Signal::Progress { call, payload } => {
-            Payload::ToolProgress { call_id: call.clone(), payload: payload.clone() }
+            Payload::ToolProgress { call_id: call.clone(), payload: Cow::Borrowed(payload) }
         }
         Signal::CallArgs(delta) => Payload::ToolCallDelta {
             message_id: delta.message.clone(),

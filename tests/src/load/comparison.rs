@@ -10,7 +10,7 @@ use super::idle_conversations::{self, PASSIVATE_AFTER};
 use super::node::Node;
 use super::node_group::NodeGroup;
 use super::redis::Redis;
-use super::report::{Report, quantile_ms};
+use super::report::{Report, at_once, quantile_ms};
 use super::turns::Turns;
 use super::{Load, LoadError};
 
@@ -171,7 +171,7 @@ pub(super) fn report(load: &Load, order: Order, sides: &[Side; 2]) -> Result<Rep
     let settings = format!("{} × {} {how}, {}", load.conversations, load.rounds, load.durability);
     report.row("turns", &[settings.clone(), settings, String::new()]);
     let nodes = load.nodes.unwrap_or(1);
-    let at_once = format!("{nodes}, {} conversations at once", load.concurrency);
+    let at_once = format!("{nodes}, {}", at_once(load));
     report.row("nodes", &[at_once.clone(), at_once, String::new()]);
     let ratios_by_round = |of: fn(&Round) -> f64| {
         let rounds = sides[0].rounds.iter().zip(&sides[1].rounds);

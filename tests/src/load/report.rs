@@ -38,13 +38,14 @@ impl Report {
         let redis = redis_work(turns.redis, turns.count);
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
-            ("turns", format!("{}, {} conversations at once", turns.count, load.concurrency)),
+            ("turns", format!("{}, {}", turns.count, at_once(load))),
             ("turns a conversation", load.turns.to_string()),
             ("nodes", load.nodes.map_or("1".to_owned(), |nodes| format!("{nodes}, over Redis"))),
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),
             ("nodes' processor time a turn", cpu_time),
             ("Redis a turn", redis),
+            ("begun too late, p50 / p99", both(&turns.late)),
             ("resolution → 200, p50 / p99", both(&turns.accepted)),
             ("resolution → turn end, p50 / p99", both(&turns.ended)),
             ("commits a turn", format!("{:.2}", counters.commits as f64 / f64::from(turns.count))),
@@ -294,6 +295,15 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "| {} |\n|{}", self.head.join(" | "), "---|".repeat(self.head.len()))?;
         self.rows.iter().try_for_each(|row| write!(f, "\n| {} |", row.join(" | ")))
+    }
+}
+
+/// How many conversations run at once.
+pub(super) fn at_once(load: &Load) -> String {
+    let most = load.concurrency;
+    match load.rate {
+        Some(rate) => format!("{rate} conversations a second, at most {most} at once"),
+        None => format!("{most} conversations at once"),
     }
 }
 

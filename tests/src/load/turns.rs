@@ -31,6 +31,9 @@ pub(super) struct Turns {
     pub(super) accepted: Vec<Duration>,
     /// From the resolution to the frame that ends the turn, sorted.
     pub(super) ended: Vec<Duration>,
+    /// From the time at which a conversation was to begin to its beginning, sorted; all zero in a
+    /// closed loop.
+    pub(super) late: Vec<Duration>,
     /// The bytes of one turn's events as JSON.
     pub(super) turn_bytes: usize,
 }
@@ -38,6 +41,13 @@ pub(super) struct Turns {
 struct Timing {
     accepted: Duration,
     ended: Duration,
+}
+
+/// What a worker measured.
+#[derive(Default)]
+struct Timings {
+    turns: Vec<Timing>,
+    late: Vec<Duration>,
 }
 
 impl Turns {
@@ -61,7 +71,8 @@ impl Turns {
         let redis_before = redis::usage(redis).await?;
         let before = counters(nodes).await?;
         let started = Instant::now();
-        let timings = run_workers(load, nodes, name, load.conversations).await?;
+        let Timings { turns: timings, mut late } =
+            run_workers(load, nodes, name, load.conversations).await?;
         let took = started.elapsed();
         let after = counters(nodes).await?;
         let cpu_time = cpu_before.zip(cpu_time(nodes));
@@ -72,9 +83,10 @@ impl Turns {
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
         ended.sort();
+        late.sort();
         let count = load.conversations.saturating_mul(load.turns);
         let counters = after.since(before);
-        Ok(Self { count, took, counters, cpu_time, redis, accepted, ended, turn_bytes })
+        Ok(Self { count, took, counters, cpu_time, redis, accepted, ended, late, turn_bytes })
     }
 
     /// The sum of two measurements.
@@ -86,8 +98,10 @@ impl Turns {
         self.redis = self.redis.zip(other.redis).map(|(one, other)| one.plus(other));
         self.accepted.extend(other.accepted);
         self.ended.extend(other.ended);
+        self.late.extend(other.late);
         self.accepted.sort();
         self.ended.sort();
+        self.late.sort();
         self
     }
 }
@@ -109,8 +123,10 @@ async fn run_workers(
     nodes: &[Node],
     name: String,
     conversations: u32,
-) -> Result<Vec<Timing>, LoadError> {
+) -> Result<Timings, LoadError> {
     let turns = load.turns;
+    let started = Instant::now();
+    let interval = load.rate.map(|rate| Duration::from_secs(1) / rate);
     let (next, name) = (Arc::new(AtomicU32::new(0)), Arc::new(name));
     let mut workers = JoinSet::new();
     let pairs = nodes.iter().zip(nodes.iter().cycle().skip(1)).cycle();
@@ -119,24 +135,36 @@ async fn run_workers(
         let mut client = Client::new(sends.public);
         let mut other = Client::new(resolves.public);
         workers.spawn(async move {
-            let mut timings = Vec::new();
+            let mut timings = Timings::default();
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 if n >= conversations {
                     return Ok(timings);
                 }
+                timings.late.push(match interval {
+                    Some(interval) => wait_until(started + interval * n).await,
+                    None => Duration::ZERO,
+                });
                 let id = format!("{name}-{n}");
-                timings.extend(run_conversation(&mut client, &mut other, &id, turns).await?);
+                timings.turns.extend(run_conversation(&mut client, &mut other, &id, turns).await?);
             }
         });
     }
-    let mut timings = Vec::new();
+    let mut timings = Timings::default();
     while let Some(worker) = workers.join_next().await {
-        let worker: Result<Vec<Timing>, LoadError> =
+        let worker: Result<Timings, LoadError> =
             worker.map_err(|error| LoadError(format!("a worker: {error}")))?;
-        timings.extend(worker?);
+        let worker = worker?;
+        timings.turns.extend(worker.turns);
+        timings.late.extend(worker.late);
     }
     Ok(timings)
+}
+
+/// Waits for a time. Returns by how much it has passed.
+async fn wait_until(time: Instant) -> Duration {
+    tokio::time::sleep_until(time.into()).await;
+    time.elapsed()
 }
 
 /// Runs all turns of a conversation on one event stream.

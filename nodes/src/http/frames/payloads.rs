@@ -1,23 +1,36 @@
 //! The payloads of single events.
 
+use std::borrow::Cow;
+
 use abide_conversation::event::{
-    Resolution, Rewound, Suspension, ToolCall, ToolResult, ToolStarted, TurnEnded, TurnOutcome,
+    AssistantMsg, Resolution, Rewound, Suspension, ToolCall, ToolResult, ToolStarted, TurnEnded,
+    TurnOutcome,
 };
 use abide_conversation::message::Message;
 use abide_conversation::{Attempt, TurnId};
 
-use super::{Payload, UserMessage};
+use super::{AssistantMessage, Payload, UserMessage};
 
-pub(super) fn user_message(
+pub(super) fn user_message<'a>(
     turn_id: Option<TurnId>,
-    message: &Message,
-    id: Option<&String>,
-) -> Payload {
-    let (message, client_id) = (message.clone(), id.cloned());
-    Payload::UserMessage { turn_id, message: UserMessage { message, client_id } }
+    message: &'a Message,
+    id: Option<&'a String>,
+) -> Payload<'a> {
+    let client_id = id.map(|id| Cow::Borrowed(id.as_str()));
+    let message = UserMessage { message: Cow::Borrowed(message), client_id };
+    Payload::UserMessage { turn_id, message }
 }
 
-pub(super) fn rewound(rewound: &Rewound) -> Payload {
+pub(super) fn message_completed(turn_id: Option<TurnId>, reply: &AssistantMsg) -> Payload<'_> {
+    let mut message = Cow::Borrowed(&reply.message);
+    if message.status.is_some() {
+        message.to_mut().status = None;
+    }
+    let message = AssistantMessage { message, status: reply.status };
+    Payload::MessageCompleted { turn_id, message, usage: reply.usage }
+}
+
+pub(super) fn rewound(rewound: &Rewound) -> Payload<'static> {
     Payload::Rewound {
         to_seq: rewound.to_seq,
         by: rewound.by.clone(),
@@ -25,7 +38,7 @@ pub(super) fn rewound(rewound: &Rewound) -> Payload {
     }
 }
 
-pub(super) fn turn_ended(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
+pub(super) fn turn_ended(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload<'static> {
     let (reason, usage) = (ended.reason.clone(), ended.usage);
     match ended.outcome {
         TurnOutcome::Completed => Payload::TurnCompleted { turn_id, usage },
@@ -35,37 +48,37 @@ pub(super) fn turn_ended(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload 
     }
 }
 
-pub(super) fn call_started(call: &ToolCall) -> Payload {
+pub(super) fn call_started(call: &ToolCall) -> Payload<'_> {
     Payload::ToolCallStarted {
         call_id: call.call_id.clone(),
         tool: call.tool.clone(),
         executor: call.kind.executor(),
         intent: call.intent,
-        args: call.args.clone(),
+        args: Cow::Borrowed(&call.args),
         attempt: Attempt::FIRST,
     }
 }
 
-pub(super) fn attempt_started(started: &ToolStarted) -> Payload {
+pub(super) fn attempt_started(started: &ToolStarted) -> Payload<'_> {
     Payload::ToolCallStarted {
         call_id: started.call_id.clone(),
         tool: started.tool.clone(),
         executor: started.executor,
         intent: started.intent,
-        args: started.args.clone(),
+        args: Cow::Borrowed(&started.args),
         attempt: started.attempt,
     }
 }
 
-pub(super) fn suspended(suspension: &Suspension) -> Payload {
+pub(super) fn suspended(suspension: &Suspension) -> Payload<'_> {
     Payload::Suspended {
         call_id: suspension.call_id.clone(),
         tool: suspension.tool.clone(),
         executor: suspension.executor,
         kind: suspension.kind,
         intent: suspension.intent,
-        args: suspension.args.clone(),
-        message: suspension.message.clone(),
+        args: Cow::Borrowed(&suspension.args),
+        message: Cow::Borrowed(&suspension.message),
         suspension: suspension.suspension,
         expires_at: suspension.expires_at,
         requests: suspension.requests.clone(),
@@ -74,7 +87,7 @@ pub(super) fn suspended(suspension: &Suspension) -> Payload {
     }
 }
 
-pub(super) fn answered(resolution: &Resolution) -> Payload {
+pub(super) fn answered(resolution: &Resolution) -> Payload<'static> {
     Payload::Answered {
         call_id: resolution.call_id.clone(),
         suspension: resolution.suspension,
@@ -85,18 +98,18 @@ pub(super) fn answered(resolution: &Resolution) -> Payload {
     }
 }
 
-pub(super) fn call_ended(done: &ToolResult) -> Vec<Payload> {
+pub(super) fn call_ended(done: &ToolResult) -> Vec<Payload<'_>> {
     let call_id = done.call_id.clone();
-    let result = done.outcome.clone();
-    let ended = if result.is_ok() {
+    let result = Cow::Borrowed(&done.outcome);
+    let ended = if done.outcome.is_ok() {
         Payload::ToolCallResolved { call_id, result }
     } else {
         Payload::ToolCallErrored { call_id, result }
     };
-    let ui = done.ui.clone().map(|ui| Payload::ToolUi {
+    let ui = done.ui.as_ref().map(|ui| Payload::ToolUi {
         call_id: done.call_id.clone(),
-        kind: ui.kind,
-        payload: ui.payload,
+        kind: Cow::Borrowed(&ui.kind),
+        payload: Cow::Borrowed(&ui.payload),
     });
     [ended].into_iter().chain(ui).collect()
 }

@@ -24,7 +24,8 @@ fn of_several_frames_only_the_last_has_the_id() {
         ui: Some(ui),
         effective_args: None,
     };
-    let frames = event_frames(&event(EventData::ToolResult(done)));
+    let event = event(EventData::ToolResult(done));
+    let frames = event_frames(&event);
     let payloads: Vec<_> = frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
     let resolved = json!({"event": "tool_call_resolved",
         "data": {"call_id": "c", "result": {"ok": true, "result": 1}}});
@@ -43,7 +44,8 @@ fn a_turn_ends_with_the_frame_of_its_outcome() {
     ] {
         let usage = Some(Usage { input_tokens: 7, ..Usage::default() });
         let ended = TurnEnded { outcome, reason: Some("so".to_owned()), usage };
-        let frames = event_frames(&event(EventData::TurnEnded(ended)));
+        let event = event(EventData::TurnEnded(ended));
+        let frames = event_frames(&event);
         let frame = json!(frames[0].payload);
         assert_eq!((frames.len(), &frame["event"]), (1, &json!(name)));
         let has_reason = matches!(outcome, TurnOutcome::Halted | TurnOutcome::Failed);
@@ -71,7 +73,8 @@ fn an_answer_is_told_with_who_gave_it() {
     let data = json!({"call_id": "c", "kind": "approval", "suspension": 1, "by": "ada",
         "approved": false, "reason": "late"});
     let resolution = serde_json::from_value(data.clone()).unwrap();
-    let frames = event_frames(&event(EventData::Resolution(resolution)));
+    let event = event(EventData::Resolution(resolution));
+    let frames = event_frames(&event);
     assert_eq!(json!(frames[0].payload), json!({"event": "answered", "data": data}));
     assert_eq!(frames[0].id, Some(Seq::new(7)));
 }
