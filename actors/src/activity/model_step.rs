@@ -211,14 +211,16 @@ impl ModelStep<'_> {
             tokens.saturating_sub(weight.transient).max(weight.least)
         });
         let counter = self.counter;
-        let content = reply.content.clone();
-        let calls = reply.calls.clone();
-        let bytes = calls
+        let bytes = reply
+            .calls
             .iter()
             .map(ModelToolCall::encoded_bytes)
-            .fold(encoded_len(&content), usize::saturating_add);
-        let is_quick = counter.is_quick(bytes);
-        let added = self.run_blocking(is_quick, move || counter.reply(&content, &calls)).await;
+            .fold(encoded_len(&reply.content), usize::saturating_add);
+        if counter.is_quick(bytes) {
+            return before.saturating_add(counter.reply(&reply.content, &reply.calls));
+        }
+        let (content, calls) = (reply.content.clone(), reply.calls.clone());
+        let added = self.run_blocking(move || counter.reply(&content, &calls)).await;
         before.saturating_add(added.unwrap_or_default())
     }
 

@@ -83,7 +83,7 @@ impl LiveConversation {
             }
             self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict).await?;
         }
-        resolve.args_fingerprint = self.fingerprint_to_approve(&call, &resolve.answer);
+        resolve.args_fingerprint = self.fingerprint_to_approve(&call, &resolve);
         let (before, revoked) = (self.state.clone(), resolve.revoked.clone());
         Ok(propose(Action::Resolve(resolve), move |events| {
             let recorded = events.iter().find_map(|event| match &event.data {
@@ -117,10 +117,15 @@ impl LiveConversation {
         access.check_answer(participants, *created_at, (call, open.suspension, open.kind))
     }
 
-    /// The fingerprint of the arguments that an approval is about, which an `exact` decision matches.
-    fn fingerprint_to_approve(&self, call: &CallId, answer: &ResolutionAnswer) -> String {
+    /// The fingerprint of the arguments that an answer is about, which an `exact` decision matches;
+    /// empty for an answer that is neither a vote nor remembered.
+    fn fingerprint_to_approve(&self, call: &CallId, resolve: &command::Resolve) -> String {
         let Some(open) = self.state.call(call) else { return String::new() };
-        let args = match answer {
+        let is_vote = open.open_suspension().is_some_and(|open| open.approval.is_some());
+        if !is_vote && resolve.remember.is_none() {
+            return String::new();
+        }
+        let args = match &resolve.answer {
             ResolutionAnswer::Approval { args: Some(edited), .. } => edited,
             ResolutionAnswer::Approval { .. }
             | ResolutionAnswer::Result(_)

@@ -32,9 +32,9 @@ impl ModelStep<'_> {
         let planner = self.planner(&calls).await?;
         let replanner = planner.clone();
         let is_quick = self.toolbox.is_cheap_to_plan(&calls);
-        let Some(planned) = self.run_blocking(is_quick, move || planner.plan(&calls)).await else {
-            return Ok(None);
-        };
+        let plan = move || planner.plan(&calls);
+        let planned = if is_quick { Some(plan()) } else { self.run_blocking(plan).await };
+        let Some(planned) = planned else { return Ok(None) };
         if *verdict != MessageVerdict::Accept {
             return Ok(Some(planned));
         }
@@ -50,7 +50,7 @@ impl ModelStep<'_> {
             *verdict = MessageVerdict::Halt(reason);
         } else if verdicts.iter().any(|verdict| *verdict != ToolUseVerdict::GoOn) {
             let replan = move || replanner.replan(planned, verdicts);
-            return Ok(self.run_blocking(is_quick, replan).await);
+            return Ok(if is_quick { Some(replan()) } else { self.run_blocking(replan).await });
         }
         Ok(Some(planned))
     }
@@ -80,16 +80,12 @@ impl ModelStep<'_> {
         Ok(Planner { toolbox, scope, gate, clock })
     }
 
-    /// Runs `work` on a blocking thread, unless it is quick. Conditions, schemas and token counts
-    /// may take long, and must not hold up other conversations.
+    /// Runs `work` on a blocking thread. Conditions, schemas and token counts may take long, and must
+    /// not hold up other conversations.
     pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
-        is_quick: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        if is_quick {
-            return Some(work());
-        }
         let result = tokio::task::spawn_blocking(work).await;
         if let Err(error) = &result {
             tracing::error!(conversation = %self.ctx.id, content = %error, "blocking work failed");

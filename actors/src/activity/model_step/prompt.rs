@@ -93,20 +93,25 @@ impl ModelStep<'_> {
         let context = &self.ctx.state.context;
         let is_first = context.counted_upto == Seq::ZERO;
         let is_new = |shown: &&PromptMessage<'_>| is_first || shown.seq > context.counted_upto;
-        let new: Vec<Message> =
-            shown.iter().filter(is_new).map(|shown| shown.message.clone()).collect();
-        let counter = self.counter;
-        let definition = self.definition.clone();
+        let new = shown.iter().filter(is_new).map(|shown| &shown.message);
         let tools = if is_first { self.toolbox.specs(&self.gate()) } else { Vec::new() };
         let tool_bytes = |tool: &ToolSpec| tool.description.len() + encoded_len(&tool.parameters);
-        let bytes = encoded_len(&new).saturating_add(tools.iter().map(tool_bytes).sum());
-        let is_quick = counter.is_quick(bytes);
-        let count = move || {
-            let head = || counter.head(&definition.system_prompt, &tools);
-            let head = if is_first { head() } else { 0 };
-            new.iter().map(|message| counter.message(message)).fold(head, u64::saturating_add)
+        let bytes = new.clone().map(encoded_len).chain(tools.iter().map(tool_bytes));
+        let is_quick = self.counter.is_quick(bytes.fold(0, usize::saturating_add));
+        let (counter, definition) = (self.counter, self.definition.clone());
+        let head = move || {
+            if is_first { counter.head(&definition.system_prompt, &tools) } else { 0 }
         };
-        context.tokens.saturating_add(self.run_blocking(is_quick, count).await.unwrap_or_default())
+        let message = move |message: &Message| counter.message(message);
+        // What is counted at once need not be copied.
+        let added = if is_quick {
+            new.map(message).fold(head(), u64::saturating_add)
+        } else {
+            let new: Vec<Message> = new.cloned().collect();
+            let count = move || new.iter().map(message).fold(head(), u64::saturating_add);
+            self.run_blocking(count).await.unwrap_or_default()
+        };
+        context.tokens.saturating_add(added)
     }
 
     /// The action that must come before a prompt that is over its budget. `None` also if nothing
