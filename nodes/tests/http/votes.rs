@@ -136,6 +136,8 @@ async fn two_people_approve_and_the_inbox_says_who_may() {
     assert_eq!(resolution["args"], args);
     let voted = site.event(&dan, "voted").await;
     assert_eq!((&voted["by"]["sub"], &voted["by"]["auth"]), (&json!("bob"), &json!("jwt")));
+    let fingerprint = voted["args_fingerprint"].as_str().unwrap();
+    assert_eq!(fingerprint.len(), 64, "not of a SHA-256: {fingerprint}");
     site.approve(&ada).await.is_problem(409, "call-not-open");
 }
 
