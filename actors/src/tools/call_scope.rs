@@ -29,16 +29,13 @@ impl CallScope {
     /// The variables of an expression:
     /// `{args, principal, conversation: {id, owner, assigns, metadata}, message: {assigns}}`. Whoever writes
     /// the message cannot change what an expression reads of the conversation.
-    pub fn values(&self, args: Value) -> Value {
-        let mut values = self.values_read(|_| true);
-        values["args"] = args;
-        values
-    }
-
-    /// Those of the variables that an expression reads, but for the arguments: building all of them
-    /// takes longer than rendering a message.
-    fn values_read(&self, reads: impl Fn(&str) -> bool) -> Value {
+    ///
+    /// Only those that it `reads` are built: all of them take longer than the rendering of a message.
+    pub fn values(&self, args: impl FnOnce() -> Value, reads: impl Fn(&str) -> bool) -> Value {
         let mut values = json!({});
+        if reads("args") {
+            values["args"] = args();
+        }
         if reads("principal") {
             values["principal"] = json!(self.principal);
         }
@@ -78,7 +75,7 @@ impl Tool {
         args: &Value,
         scope: &CallScope,
     ) -> Value {
-        let mut values = self.expression_values(args, scope);
+        let mut values = self.expression_values(args, scope, |_| true);
         if condition.reads_principal() {
             values["principal"] = scope.principal_members();
         }
@@ -88,10 +85,7 @@ impl Tool {
     /// The confirmation message for these arguments, if there is one and it renders.
     pub(super) fn confirmation(&self, args: &Value, scope: &CallScope) -> Option<String> {
         let message = self.confirmation_message.as_ref()?;
-        let mut values = scope.values_read(|variable| message.reads(variable));
-        if message.reads("args") {
-            values["args"] = self.parameters.fill_defaults(args.clone());
-        }
+        let values = self.expression_values(args, scope, |variable| message.reads(variable));
         let message = message.render(values)?;
         Some(without_bidi_controls(&message))
     }
@@ -104,7 +98,12 @@ impl Tool {
         !has_condition && is_plain && self.parameters.is_quick()
     }
 
-    pub(super) fn expression_values(&self, args: &Value, scope: &CallScope) -> Value {
-        scope.values(self.parameters.fill_defaults(args.clone()))
+    fn expression_values(
+        &self,
+        args: &Value,
+        scope: &CallScope,
+        reads: impl Fn(&str) -> bool,
+    ) -> Value {
+        scope.values(|| self.parameters.fill_defaults(args.clone()), reads)
     }
 }
