@@ -78,6 +78,9 @@ pub trait LiveSink: Send + Sync + 'static {
     /// Sends a signal to all current listeners.
     fn publish(&self, conversation: &Scoped<ConversationId>, signal: Signal);
 
+    /// Whether a signal would reach anybody, as far as is known: what nobody hears need not be made.
+    fn may_be_heard(&self, conversation: &Scoped<ConversationId>) -> bool;
+
     /// The number of open event streams of a conversation; the receiver sees every change.
     fn listeners(
         &self,

@@ -110,6 +110,10 @@ impl LiveSink for Hub {
         self.plane().publish(conversation, signal);
     }
 
+    fn may_be_heard(&self, conversation: &Scoped<ConversationId>) -> bool {
+        self.plane().may_be_heard(conversation)
+    }
+
     fn listeners(&self, conversation: &Scoped<ConversationId>) -> watch::Receiver<usize> {
         let mut plane = self.plane();
         let channels = &mut plane.channels;

@@ -29,7 +29,7 @@ use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered_decision::Extent;
 use crate::usage::{Budget, Usage};
-use crate::{AnswerSchema, Timestamp};
+use crate::{AnswerSchema, CallArgs, Timestamp};
 pub use child::{ChildEnded, ChildStarted};
 pub use external::{
     AwaitCallback, CompleteCall, ExtendLease, ExternalAction, LeaseCall, Proof, QueueCall,
@@ -294,9 +294,9 @@ pub struct PlannedCall {
     /// The provider's id for the call.
     pub given_id: String,
     pub tool: String,
-    pub args: Value,
+    pub args: CallArgs,
     /// The model's arguments, if a hook changed them.
-    pub original_args: Option<Value>,
+    pub original_args: Option<CallArgs>,
     pub plan: CallPlan,
     /// The gate's verdict, if the call reached the gate.
     pub verdict: Option<Verdict>,
@@ -477,7 +477,7 @@ pub struct Cancel {
 pub struct Dispatch {
     pub call: CallId,
     pub tool: String,
-    pub input: Value,
+    pub input: CallArgs,
     pub principal: Principal,
     pub identity: Option<Arc<Identity>>,
     pub revision: Revision,

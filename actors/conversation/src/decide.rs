@@ -52,6 +52,7 @@ pub(crate) use dispatch::MAX_RUNNING_DISPATCHES;
 use draft::Draft;
 pub(crate) use expiry::check_end;
 pub use external::check_proof;
+pub use resolve::check_resolution;
 pub(crate) use schedule::{MAX_SCHEDULED_MESSAGES, MAX_WAITING_MESSAGES};
 
 /// Why a command was rejected. Nothing has changed.

@@ -41,7 +41,7 @@ use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::usage::{Budget, Usage};
-use crate::{AnswerSchema, Timestamp};
+use crate::{AnswerSchema, CallArgs, Timestamp};
 pub use call_kind::CallKind;
 pub(crate) use call_kind::StoredKind;
 pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified, PlannedChildren};
@@ -258,7 +258,7 @@ pub enum OnInterrupt {
 pub struct ToolCall {
     pub call_id: CallId,
     pub tool: String,
-    pub args: Value,
+    pub args: CallArgs,
     pub kind: CallKind,
     pub intent: Intent,
     /// Whether the call was handed to its executor at once, as attempt 1.
@@ -302,7 +302,8 @@ pub struct Suspension {
     pub executor: Executor,
     #[serde(default)]
     pub intent: Intent,
-    pub args: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub args: CallArgs,
     pub message: String,
     /// The input that the tool asks for, if the tool is already running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -342,7 +343,8 @@ pub struct Resolution {
         deserialize_with = "json::keep_null",
         skip_serializing_if = "Option::is_none"
     )]
-    pub args: Option<Value>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Value>))]
+    pub args: Option<CallArgs>,
     /// The gate's verdict on the edited arguments.
     #[serde(rename = "gate", default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -375,7 +377,8 @@ pub struct InputRequired {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Ran))]
 pub struct EffectiveArgs {
-    pub args: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub args: CallArgs,
     #[serde(rename = "gate")]
     pub verdict: Verdict,
 }
@@ -389,7 +392,8 @@ pub struct ToolStarted {
     pub executor: Executor,
     #[serde(default)]
     pub intent: Intent,
-    pub args: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub args: CallArgs,
     #[cfg_attr(feature = "openapi", schema(value_type = u32))]
     pub attempt: Attempt,
 }

@@ -9,6 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::CallArgs;
 use crate::ids::{CallId, MessageId};
 use crate::json;
 
@@ -41,7 +42,8 @@ pub struct CallRef {
     pub id: CallId,
     pub name: String,
     /// The model's arguments; a string if they were not JSON.
-    pub args: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub args: CallArgs,
 }
 
 /// A message. Content blocks of an unknown `type` pass through untouched.

@@ -30,7 +30,7 @@ use crate::parent::Parent;
 use crate::permission::Verdict;
 use crate::remembered_decision::RememberedDecision;
 use crate::usage::{Budget, Usage};
-use crate::{AnswerSchema, Timestamp};
+use crate::{AnswerSchema, CallArgs, Timestamp};
 pub use external_run::{ExternalRun, ExternalRunner, Lease, QueueEntry, QueueRun};
 pub use open_approval::{EditedArgs, OpenApproval, PendingVote};
 pub use open_suspension::OpenSuspension;
@@ -194,7 +194,7 @@ pub struct Turn {
 pub struct Call {
     pub id: CallId,
     pub tool: String,
-    pub args: Value,
+    pub args: CallArgs,
     pub kind: CallKind,
     pub intent: Intent,
     pub message: String,
@@ -247,7 +247,7 @@ pub enum CallPhase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunningDispatch {
     pub tool: String,
-    pub input: Value,
+    pub input: CallArgs,
     pub principal: Principal,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Arc<Identity>>,

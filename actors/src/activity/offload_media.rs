@@ -131,7 +131,7 @@ mod tests {
         let ran = PlannedCall {
             given_id: "ig_1".to_owned(),
             tool: "draw".to_owned(),
-            args: json!({}),
+            args: json!({}).into(),
             original_args: None,
             plan: CallPlan::Complete {
                 executor: Executor::Provider,

@@ -165,7 +165,7 @@ impl LiveConversation {
         let action = Action::Dispatch(command::Dispatch {
             call: call.clone(),
             tool,
-            input,
+            input: input.into(),
             principal,
             identity,
             revision: definition.revision.clone(),

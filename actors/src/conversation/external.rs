@@ -88,7 +88,7 @@ impl LiveConversation {
             call_id: call.id.clone(),
             attempt: run.attempt,
             tool: call.tool.clone(),
-            args: effective.unwrap_or(&call.args).clone(),
+            args: Value::clone(effective.unwrap_or(&call.args)),
             assigns,
             principal: call.principal.clone(),
             approvals: call.approvals.clone(),

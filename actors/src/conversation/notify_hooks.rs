@@ -130,17 +130,17 @@ impl LiveConversation {
         let id = call_id(data)?;
         let planned = events.iter().find_map(|event| match &event.data {
             EventData::ToolCall(call) if call.call_id == *id => {
-                Some((call.tool.as_str(), &call.args))
+                Some((call.tool.as_str(), &*call.args))
             }
             _ => None,
         });
         let from_turn = || {
             let call = before.call(id).or_else(|| self.state.call(id))?;
-            Some((call.tool.as_str(), &call.args))
+            Some((call.tool.as_str(), &*call.args))
         };
         let from_dispatch = || {
             let run = before.dispatches.get(id).or_else(|| self.state.dispatches.get(id))?;
-            Some((run.tool.as_str(), &run.input))
+            Some((run.tool.as_str(), &*run.input))
         };
         planned.or_else(from_turn).or_else(from_dispatch)
     }

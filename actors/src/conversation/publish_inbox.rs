@@ -18,6 +18,10 @@ impl LiveConversation {
         if is_same && expiring.is_empty() {
             return;
         }
+        let channel = self.id.sibling(&inbox_channel());
+        if !self.services.live.may_be_heard(&channel) {
+            return;
+        }
         let (was_open, is_open) = (before.pending_calls(), self.state.pending_calls());
         let is_gone = |call: &&PendingCall| {
             let same = |other: &PendingCall| {
@@ -36,7 +40,6 @@ impl LiveConversation {
         let closed = closed.collect();
         let calls =
             ChildCalls { closed, expiring, ..ChildCalls::new(self.id.local(), &self.state) };
-        let channel = self.id.sibling(&inbox_channel());
         self.services.live.publish(&channel, Signal::Child(Arc::new(calls)));
     }
 }

@@ -8,7 +8,7 @@ use abide_conversation::command::{self, ResolutionAnswer};
 use abide_conversation::event::{EventData, Voted};
 use abide_conversation::ids::{CallId, DecisionId};
 use abide_conversation::remembered_decision::{Extent, Scope};
-use abide_conversation::{Action, Seq, State};
+use abide_conversation::{Action, Seq, State, check_resolution};
 
 use super::ask_hooks::edited_args;
 use super::not_done::NotDone;
@@ -50,7 +50,7 @@ impl LiveConversation {
             remember: None,
             halt: None,
         };
-        self.decide(Action::Resolve(resolve.clone()))?;
+        check_resolution(&self.state, self.services.clock.now(), &resolve)?;
         let open = self.state.call(&call).map(|open| open.tool.clone());
         let toolbox = self.toolbox().await?;
         if let Some(wish) = remember {

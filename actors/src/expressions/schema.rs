@@ -69,6 +69,7 @@ pub struct Schema {
     steps_per_error: u64,
     compiled_bytes: usize,
     is_quick: bool,
+    has_defaults: bool,
     approval: Arc<OnceLock<AnswerSchema>>,
 }
 
@@ -198,6 +199,11 @@ impl Schema {
         }
     }
 
+    /// Whether a property has a default that [`fill_defaults`](Self::fill_defaults) may fill in.
+    pub fn has_defaults(&self) -> bool {
+        self.has_defaults
+    }
+
     /// Fills in the defaults of absent properties, in nested objects too.
     ///
     /// Each property of the schema is filled in at most once, so the value grows by less than the
@@ -225,6 +231,7 @@ fn compile(source: &Value) -> Result<Schema, String> {
         steps_per_error: u64::try_from(16 + bounded.values).unwrap_or(u64::MAX),
         compiled_bytes: bounded.compiled_bytes,
         is_quick: bounded.is_quick,
+        has_defaults: has_defaults(source, MAX_DEFAULTS_DEPTH),
         approval: Arc::default(),
     })
 }
@@ -244,6 +251,12 @@ fn field_prefix(pointer: &str) -> String {
         "" => String::new(),
         path => format!("{}: ", path.replace('/', ".")),
     }
+}
+
+fn has_defaults(schema: &Value, depth: usize) -> bool {
+    let has_one =
+        |property: &Value| property.get("default").is_some() || has_defaults(property, depth - 1);
+    depth > 0 && properties(schema).is_some_and(|properties| properties.values().any(has_one))
 }
 
 fn fill_defaults_in(schema: &Value, value: &mut Value, depth: usize) {

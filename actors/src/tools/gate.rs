@@ -9,7 +9,7 @@ use abide_conversation::approval::{self, SubjectId};
 use abide_conversation::permission::{Ceiling, Decision, Network, PermissionPhase, Verdict};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::{Call, RunningDispatch};
-use abide_conversation::{State, Timestamp};
+use abide_conversation::{CallArgs, State, Timestamp};
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -42,7 +42,7 @@ pub struct Gate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     tool: String,
-    args: Value,
+    args: CallArgs,
     phase: PermissionPhase,
     /// Whether a person approved the call, now or by a remembered decision.
     approved: bool,
@@ -348,7 +348,7 @@ impl Grant {
         Self::new(verdict, &run.tool, &run.input)
     }
 
-    fn new(verdict: &Verdict, tool: &str, args: &Value) -> Option<Self> {
+    fn new(verdict: &Verdict, tool: &str, args: &CallArgs) -> Option<Self> {
         let (tool, args) = (tool.to_owned(), args.clone());
         let phase = verdict.phase;
         let approved = verdict.decision == Decision::Ask || verdict.by.is_some();
@@ -372,17 +372,20 @@ impl Grant {
 
     /// Consumes the grant and returns its arguments.
     pub(super) fn into_args(self) -> Value {
-        self.args
+        self.args.into_value()
     }
 
     /// Fills in the defaults of the tool's parameters.
     pub(super) fn with_defaults(self, parameters: &Schema) -> Self {
-        Self { args: parameters.fill_defaults(self.args), ..self }
+        if !parameters.has_defaults() {
+            return self;
+        }
+        Self { args: parameters.fill_defaults(self.args.into_value()).into(), ..self }
     }
 
     /// The grant for other arguments of the same call, if the gate allows them. It never widens
     /// what a child may do.
-    pub(super) fn for_changed_args(&self, verdict: &Verdict, args: &Value) -> Option<Self> {
+    pub(super) fn for_changed_args(&self, verdict: &Verdict, args: &CallArgs) -> Option<Self> {
         let verdict = Some(verdict).filter(|verdict| verdict.decision == Decision::Allow)?;
         let grant = Self::new(verdict, &self.tool, args)?;
         Some(Self { phase: grant.phase.min(self.phase), approved: self.approved, ..grant })
@@ -391,7 +394,7 @@ impl Grant {
     #[cfg(test)]
     pub(super) fn for_test(tool: &str, args: Value) -> Self {
         let phase = PermissionPhase::Default;
-        Self { tool: tool.to_owned(), args, phase, approved: false }
+        Self { tool: tool.to_owned(), args: args.into(), phase, approved: false }
     }
 }
 

@@ -48,7 +48,7 @@ fn plan_asking(
         return PlannedCall {
             given_id,
             tool: name,
-            args,
+            args: args.into(),
             original_args: None,
             plan,
             verdict: None,
@@ -78,7 +78,7 @@ fn plan_asking(
         }
     };
     let (given_id, tool) = (model_call.id.clone(), tool.name.clone());
-    PlannedCall { given_id, tool, args, original_args: None, plan, verdict }
+    PlannedCall { given_id, tool, args: args.into(), original_args: None, plan, verdict }
 }
 
 /// Plans a call again with the verdict of the hooks. Arguments from a hook are checked as if the
@@ -107,10 +107,10 @@ pub(super) fn replan(
     match verdict {
         // A provider's call already has its result and is not planned again.
         ToolUseVerdict::GoOn if is_provider_call(&planned.plan) => planned,
-        ToolUseVerdict::GoOn => again(planned.args.clone(), None, gate),
+        ToolUseVerdict::GoOn => again(Value::clone(&planned.args), None, gate),
         ToolUseVerdict::Args { hook, args } => again_with(&hook, args, None, gate),
         ToolUseVerdict::Ask { question, args: None } => {
-            again(planned.args.clone(), Some(&question), gate)
+            again(Value::clone(&planned.args), Some(&question), gate)
         }
         ToolUseVerdict::Ask { question, args: Some((hook, args)) } => {
             again_with(&hook, args, Some(&question), gate)
@@ -224,7 +224,7 @@ pub(super) fn plan_provider_call(
         given_id: model_call.id.clone(),
         tool: cut(&model_call.name, MAX_TOOL_NAME_BYTES),
         verdict: tool.map(|tool| gate.decide(tool, &args, scope)),
-        args,
+        args: args.into(),
         original_args: None,
         plan: CallPlan::Complete { executor: Executor::Provider, intent, outcome },
     }

@@ -223,7 +223,7 @@ impl Data {
         self.put("suspension", json!(suspension.suspension));
         self.put("kind", json!(suspension.kind));
         self.put("tool", json!(suspension.tool));
-        self.put_bounded("args", suspension.args.clone());
+        self.put_bounded("args", Value::clone(&suspension.args));
         self.put_text("message", &suspension.message);
         if let Some(requests) = &suspension.requests {
             self.put_bounded("requests", requests.clone());

@@ -15,7 +15,8 @@ use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::usage::Usage;
 use abide_conversation::{
-    AnswerSchema, Attempt, CallId, ConversationId, MessageId, Principal, Seq, Timestamp, TurnId,
+    AnswerSchema, Attempt, CallArgs, CallId, ConversationId, MessageId, Principal, Seq, Timestamp,
+    TurnId,
 };
 use bytes::Bytes;
 use serde::Serialize;
@@ -163,7 +164,8 @@ pub(super) enum Payload<'a> {
         approved: bool,
         /// The arguments from now on, if the voter edited them: then no earlier vote counts.
         #[serde(skip_serializing_if = "Option::is_none")]
-        args: Option<Value>,
+        #[schema(value_type = Option<Value>)]
+        args: Option<CallArgs>,
     },
     /// A call that waits will expire soon.
     SuspensionExpiring { call_id: CallId, suspension: u32, expires_at: Timestamp },

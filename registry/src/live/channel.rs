@@ -81,6 +81,12 @@ impl Publication {
         None
     }
 
+    /// Whether the listeners elsewhere are not known yet. Asking is a use.
+    fn is_held(&mut self) -> bool {
+        self.last_use = Instant::now();
+        self.hold.is_some()
+    }
+
     /// Learns from which processes to hear, unless that is known.
     pub(super) fn expect(&mut self, listeners: BTreeSet<ProcessId>) {
         if let Some(Hold { awaited: awaited @ None, .. }) = &mut self.hold {
@@ -117,6 +123,12 @@ impl Channel {
             last_seq: Seq::ZERO,
             has_children: false,
         }
+    }
+
+    /// Whether a signal has listeners, or may have some that are not known yet.
+    pub(super) fn may_be_heard(&mut self) -> bool {
+        let is_held = self.publication.as_mut().is_some_and(Publication::is_held);
+        is_held || self.local_streams > 0 || !self.remote_processes.is_empty()
     }
 
     pub(super) fn send_signal(&mut self, signal: Signal) {

@@ -103,6 +103,12 @@ impl Plane {
         }
     }
 
+    /// Whether a signal has listeners, or may have some that are not known yet.
+    pub(super) fn may_be_heard(&mut self, id: &Scoped<ConversationId>) -> bool {
+        self.begin_publishing(id);
+        self.channels.get_mut(id).is_some_and(Channel::may_be_heard)
+    }
+
     /// Registers this process as a publisher, unless it is or there is no other process.
     pub(super) fn begin_publishing(&mut self, id: &Scoped<ConversationId>) {
         if self.placement.is_some() && self.channel(id).publication.is_none() {

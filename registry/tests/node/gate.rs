@@ -388,8 +388,8 @@ async fn with_forged_journal(
 fn forge(data: &mut EventData) {
     let other = json!({"ms": 1, "a": 2, "prompt": "coffee", "path": "elsewhere", "action": "exit"});
     match data {
-        EventData::ToolCall(call) => call.args = other,
-        EventData::DispatchStarted(run) => run.input = other,
+        EventData::ToolCall(call) => call.args = other.into(),
+        EventData::DispatchStarted(run) => run.input = other.into(),
         _ => unreachable!(),
     }
 }

@@ -119,7 +119,7 @@ async fn changed_arguments_are_on_record_beside_those_of_the_call() {
     for effective_args in effective_args(&node).await {
         assert_eq!(
             (effective_args.args, effective_args.verdict.rule.as_str()),
-            (json!({"n": 2}), "middleware")
+            (json!({"n": 2}).into(), "middleware")
         );
     }
     assert_eq!(

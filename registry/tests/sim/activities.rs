@@ -176,7 +176,7 @@ pub fn dispatch(number: u64, child: bool) -> Action {
     Action::Dispatch(Dispatch {
         call: CallId::new(format!("d{number}")),
         tool: "nap".to_owned(),
-        input: json!({}),
+        input: json!({}).into(),
         principal: Principal::new("ada"),
         identity: None,
         revision: Revision::new("r"),
@@ -276,7 +276,7 @@ fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
     };
     let verdict = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
     let (given_id, tool) = (tool.to_owned(), tool.to_owned());
-    PlannedCall { given_id, tool, args: json!({}), original_args: None, plan, verdict }
+    PlannedCall { given_id, tool, args: json!({}).into(), original_args: None, plan, verdict }
 }
 
 fn returned(call: &CallId, attempt: Attempt) -> Action {

@@ -8,7 +8,6 @@ use super::model_replied::wait_for_executor;
 use super::settle::{end_turn, settle};
 use super::vote::{self, Count};
 use super::waiting_calls;
-use crate::Timestamp;
 use crate::command::{RememberDecision, ResolutionAnswer, Resolve};
 use crate::elicitation::InputAnswer;
 use crate::event::{EventData, Executor, Resolution, SuspensionKind, ToolStarted, TurnOutcome};
@@ -16,6 +15,19 @@ use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
 use crate::permission::Decision;
 use crate::state::{Call, EditedArgs, OpenSuspension, State};
+use crate::{CallArgs, Timestamp};
+
+/// Whether the answer would be taken now, whatever follows from it.
+pub fn check_resolution(state: &State, at: Timestamp, resolve: &Resolve) -> Result<(), Rejection> {
+    if !state.exists() {
+        return Err(Rejection::NotFound);
+    }
+    if state.forking.is_some() {
+        return Err(Rejection::Forking);
+    }
+    let (call, open) = matching_suspension(state, at, resolve)?;
+    vote::count(state, at, (call, open), resolve).map(drop)
+}
 
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
     let (call, open) = matching_suspension(&draft.state, draft.at, &resolve)?;
@@ -47,7 +59,7 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         ResolutionAnswer::Approval { approved: true, reason, args } => {
             let (args, verdict) = match (args, edited) {
                 (None, Some(EditedArgs { args, verdict })) => (Some(args), verdict),
-                (args, _) => (args, resolve.verdict),
+                (args, _) => (args.map(CallArgs::from), resolve.verdict),
             };
             let (approvals, of_edit) = (voters.clone(), verdict.clone());
             let resolution = Resolution { reason, args, verdict: of_edit, approvals, ..resolution };

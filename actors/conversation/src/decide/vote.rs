@@ -1,7 +1,6 @@
 //! An answer to an approval that has a policy is a vote.
 
 use super::Rejection;
-use crate::Timestamp;
 use crate::approval::{ApprovalPolicy, Approver, Parties, Tally, Vote, Voter};
 use crate::command::{ResolutionAnswer, Resolve};
 use crate::event::Voted;
@@ -9,6 +8,7 @@ use crate::identity::Identity;
 use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::Extent;
 use crate::state::{Call, OpenApproval, OpenSuspension, State};
+use crate::{CallArgs, Timestamp};
 
 /// What an answer amounts to.
 pub(super) enum Count {
@@ -44,7 +44,7 @@ pub(super) fn count(
     let (Some(approval), Some(identity)) = (&open.approval, &resolve.identity) else {
         return Ok(undisputed);
     };
-    let edited = args.as_ref().filter(|args| *approved && *args != call.args_to_approve());
+    let edited = args.as_ref().filter(|args| *approved && **args != **call.args_to_approve());
     let mut votes = match edited {
         // Nobody has voted on these arguments.
         Some(_) => Vec::new(),
@@ -70,7 +70,7 @@ pub(super) fn count(
             call_id: call.id.clone(),
             suspension: open.suspension,
             vote,
-            args: edited.cloned(),
+            args: edited.cloned().map(CallArgs::from),
             verdict: resolve.verdict.clone().filter(|_| edited.is_some()),
         })));
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{EffectiveArgs, OnInterrupt};
+use crate::CallArgs;
 use crate::identity::Identity;
 use crate::ids::{CallId, ConversationId, Principal, Revision};
 use crate::message::{Outcome, Ui};
@@ -19,7 +19,8 @@ use crate::permission::Verdict;
 pub struct DispatchStarted {
     pub call_id: CallId,
     pub tool: String,
-    pub input: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub input: CallArgs,
     pub principal: Principal,
     /// The caller; absent if nobody was authenticated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +49,8 @@ pub struct DispatchStarted {
 pub struct DispatchFinished {
     pub call_id: CallId,
     pub tool: String,
-    pub input: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub input: CallArgs,
     pub principal: Principal,
     pub result: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::call_kind::StoredKind;
 use super::{DoubtTerms, Executor, Intent, OnInterrupt, ToolCall, WaitingRules};
-use crate::AnswerSchema;
 use crate::ids::{CallId, ConversationId};
 use crate::json;
 use crate::permission::Verdict;
+use crate::{AnswerSchema, CallArgs};
 
 /// A call was planned. Its later phases need nothing else, because definitions may change
 /// meanwhile.
@@ -21,7 +21,8 @@ use crate::permission::Verdict;
 pub(super) struct StoredToolCall<'a> {
     call_id: Cow<'a, CallId>,
     tool: Cow<'a, str>,
-    args: Cow<'a, Value>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    args: CallArgs,
     executor: Executor,
     #[serde(default)]
     intent: Intent,
@@ -84,7 +85,7 @@ impl<'a> From<&'a ToolCall> for StoredToolCall<'a> {
         Self {
             call_id: Cow::Borrowed(call_id),
             tool: Cow::Borrowed(tool),
-            args: Cow::Borrowed(args),
+            args: args.clone(),
             executor,
             intent: *intent,
             started: *started,
@@ -113,7 +114,7 @@ impl From<StoredToolCall<'_>> for ToolCall {
         Self {
             call_id: stored.call_id.into_owned(),
             tool: stored.tool.into_owned(),
-            args: stored.args.into_owned(),
+            args: stored.args,
             kind: kind.into(),
             intent: stored.intent,
             started: stored.started,

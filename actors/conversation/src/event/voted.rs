@@ -1,8 +1,8 @@
 //! Votes on a call that several approvers must approve.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::CallArgs;
 use crate::approval::Vote;
 use crate::ids::CallId;
 use crate::json;
@@ -23,7 +23,8 @@ pub struct Voted {
         deserialize_with = "json::keep_null",
         skip_serializing_if = "Option::is_none"
     )]
-    pub args: Option<Value>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Value>))]
+    pub args: Option<CallArgs>,
     /// The gate's verdict on the edited arguments.
     #[serde(rename = "gate", default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,

@@ -1,12 +1,11 @@
 //! An approval that several people may have to give, as far as they have voted.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::Timestamp;
 use crate::approval::{ApprovalPolicy, SubjectId, Vote};
 use crate::event::Voted;
 use crate::permission::Verdict;
+use crate::{CallArgs, Timestamp};
 
 /// What a suspension knows of the approval that it waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +22,7 @@ pub struct OpenApproval {
 /// Arguments that an approver edited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EditedArgs {
-    pub args: Value,
+    pub args: CallArgs,
     /// The gate's verdict on them; `None` if nothing could judge them.
     #[serde(rename = "gate")]
     pub verdict: Option<Verdict>,

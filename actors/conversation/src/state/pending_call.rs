@@ -9,7 +9,7 @@ use super::{Call, EditedArgs, PendingVote};
 use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::event::{Doubt, Executor, Intent, SuspensionKind};
 use crate::ids::{CallId, ConversationId};
-use crate::{AnswerSchema, Timestamp};
+use crate::{AnswerSchema, CallArgs, Timestamp};
 
 /// An open suspension, as the snapshot and the inbox show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,8 @@ pub struct PendingCall {
     pub tool: String,
     pub executor: Executor,
     pub kind: SuspensionKind,
-    pub args: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub args: CallArgs,
     pub message: String,
     pub intent: Intent,
     pub suspension: u32,
@@ -50,7 +51,8 @@ pub struct PendingCall {
         deserialize_with = "crate::keep_null",
         skip_serializing_if = "Option::is_none"
     )]
-    pub original_args: Option<Value>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Value>))]
+    pub original_args: Option<CallArgs>,
     /// The JSON Schema of an answer: of the body of an approval, else of its `result`. Absent if
     /// any answer fits, and for a call that an older version suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +65,7 @@ pub struct PendingCall {
 
 impl Call {
     /// The arguments that approvers are asked about: as one of them edited them, or the call's own.
-    pub fn args_to_approve(&self) -> &Value {
+    pub fn args_to_approve(&self) -> &CallArgs {
         self.edited_args().map_or(&self.args, |edited| &edited.args)
     }
 

@@ -8,20 +8,19 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Call, CallPhase};
-use crate::AnswerSchema;
-use crate::Timestamp;
 use crate::approval::Approver;
 use crate::elicitation::PendingInput;
 use crate::event::{DoubtTerms, Executor, Intent, OnInterrupt, StoredKind, WaitingRules};
 use crate::ids::{CallId, ConversationId, Principal};
 use crate::json;
 use crate::permission::Verdict;
+use crate::{AnswerSchema, CallArgs, Timestamp};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredCall<'a> {
     id: Cow<'a, CallId>,
     tool: Cow<'a, str>,
-    args: Cow<'a, Value>,
+    args: CallArgs,
     executor: Executor,
     intent: Intent,
     message: Cow<'a, str>,
@@ -94,7 +93,7 @@ impl<'a> From<&'a Call> for StoredCall<'a> {
         Self {
             id: Cow::Borrowed(&call.id),
             tool: Cow::Borrowed(&call.tool),
-            args: Cow::Borrowed(&call.args),
+            args: call.args.clone(),
             executor,
             intent: call.intent,
             message: Cow::Borrowed(&call.message),
@@ -130,7 +129,7 @@ impl From<StoredCall<'_>> for Call {
         Self {
             id: stored.id.into_owned(),
             tool: stored.tool.into_owned(),
-            args: stored.args.into_owned(),
+            args: stored.args,
             kind: kind.into(),
             intent: stored.intent,
             message: stored.message.into_owned(),

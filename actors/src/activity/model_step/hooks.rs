@@ -125,7 +125,7 @@ impl ModelStep<'_> {
                 call_id: Some(CallId::new(planned.given_id.clone())),
                 tool: planned.tool.clone(),
                 executor: planned.plan.executor(),
-                args: planned.args.clone(),
+                args: Value::clone(&planned.args),
             });
             async move {
                 match tool_use {

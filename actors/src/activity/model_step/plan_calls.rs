@@ -148,7 +148,7 @@ fn too_many(call: &ModelToolCall) -> PlannedCall {
     PlannedCall {
         given_id: call.id.clone(),
         tool: call.name.chars().take(MAX_TOOL_NAME_BYTES).collect(),
-        args: Value::Object(Default::default()),
+        args: Value::Object(Default::default()).into(),
         original_args: None,
         plan: CallPlan::Complete { executor: Executor::Server, intent: Intent::Compute, outcome },
         verdict: None,

@@ -57,7 +57,7 @@ impl JournalBuilder {
     /// A step that calls a tool, whose result has this many words.
     fn step(mut self, turn: &str, tool: &str, words: usize) -> Self {
         let id = CallId::new(format!("c{}", self.0.len()));
-        let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}) };
+        let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}).into() };
         let message =
             Message { tool_calls: vec![call], ..message("a", MessageRole::Assistant, "") };
         self.push(turn, EventData::AssistantMsg(assistant_message(message)));

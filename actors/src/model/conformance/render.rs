@@ -162,7 +162,7 @@ pub(super) fn assistant(id: &str, text: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| CallRef {
         id: CallId::new(*id),
         name: "search".to_owned(),
-        args: json!({"q": "x"}),
+        args: json!({"q": "x"}).into(),
     };
     let content = if text.is_empty() { Vec::new() } else { vec![text_block(text)] };
     let tool_calls = calls.iter().map(call).collect();

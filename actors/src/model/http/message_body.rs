@@ -26,7 +26,7 @@ pub(crate) fn assistant_text(message: &Message) -> String {
 
 /// A call's arguments, which every wire format requires to be an object.
 pub(crate) fn args_object(call: &CallRef) -> Cow<'_, Value> {
-    match &call.args {
+    match &*call.args {
         args @ Value::Object(_) => Cow::Borrowed(args),
         _ => Cow::Owned(Value::Object(Default::default())),
     }

@@ -60,7 +60,8 @@ fn turn_ended() -> EventData {
 }
 
 fn assistant_event(text: &str, calls: &[&str], status: MessageStatus) -> EventData {
-    let call = |id: &&str| CallRef { id: CallId::new(*id), name: "t".into(), args: json!({}) };
+    let call =
+        |id: &&str| CallRef { id: CallId::new(*id), name: "t".into(), args: json!({}).into() };
     let tool_calls = calls.iter().map(call).collect();
     let message = Message { tool_calls, ..message("a", MessageRole::Assistant, text) };
     EventData::AssistantMsg(AssistantMsg {
@@ -100,7 +101,7 @@ fn dispatch() -> EventData {
     EventData::DispatchFinished(DispatchFinished {
         call_id: CallId::new("d"),
         tool: "t".into(),
-        input: json!({}),
+        input: json!({}).into(),
         principal: Principal::new("anna"),
         result: Outcome::Ok(json!("SECRET")),
         ui: None,
@@ -372,7 +373,7 @@ proptest! {
 #[test]
 fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
     let read = |error_type| {
-        let call = CallRef { id: CallId::new("a"), name: "read".into(), args: json!({}) };
+        let call = CallRef { id: CallId::new("a"), name: "read".into(), args: json!({}).into() };
         let outcome = Outcome::Err("enoent: x".into(), error_type);
         let events = [result_at("a", outcome)];
         let results = results_by_call(&events.each_ref());

@@ -22,7 +22,7 @@ fn message(role: MessageRole, text: &str) -> Message {
 }
 
 fn assistant_call(id: &str, name: &str) -> Message {
-    let call = CallRef { id: CallId::new(id), name: name.to_owned(), args: json!({}) };
+    let call = CallRef { id: CallId::new(id), name: name.to_owned(), args: json!({}).into() };
     Message { tool_calls: vec![call], ..message(MessageRole::Assistant, "") }
 }
 

@@ -10,7 +10,7 @@ use abide_conversation::identity::Identity;
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::Match;
 use abide_conversation::state::CallPhase;
-use abide_conversation::{Attempt, CallId, ConversationId, DecisionId, Principal};
+use abide_conversation::{Attempt, CallArgs, CallId, ConversationId, DecisionId, Principal};
 use serde_json::json;
 
 use super::*;
@@ -298,7 +298,7 @@ fn a_users_dispatch_needs_a_grant_too() {
     let input = json!({"to": "a"});
     let run = |verdict: Option<Verdict>, input: Value| RunningDispatch {
         tool: "send".to_owned(),
-        input,
+        input: input.into(),
         principal: Principal::new("ann"),
         identity: None,
         revision: abide_conversation::Revision::new("r"),
@@ -359,15 +359,15 @@ fn a_child_has_the_phase_in_which_its_call_was_decided() {
 fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
     let agent = agent(json!({"phase": "trusted"}));
     let toolbox = Toolbox::new(agent.clone(), &Listings::new(), Arc::from([]));
-    let (free, args) = (toolbox.tool("free").unwrap(), json!({"x": 2}));
+    let (free, args) = (toolbox.tool("free").unwrap(), CallArgs::from(json!({"x": 2})));
     let grant = Grant::for_test("free", json!({"x": 1}));
     let gate = Gate::new(agent, &State::default());
     let verdict = gate.recheck_changed(free, &args, &grant, &scope());
     assert_eq!((verdict.rule.as_str(), verdict.phase), ("middleware", PermissionPhase::Trusted));
     let changed = grant.for_changed_args(&verdict, &args).unwrap();
-    assert_eq!((changed.args(), changed.phase), (&args, PermissionPhase::Default));
+    assert_eq!((changed.args(), changed.phase), (&*args, PermissionPhase::Default));
     assert_eq!(
-        grant.for_changed_args(&verdict, &json!({"x": 3})),
+        grant.for_changed_args(&verdict, &json!({"x": 3}).into()),
         None,
         "the verdict is about other arguments"
     );

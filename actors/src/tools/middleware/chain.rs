@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use abide_conversation::CallArgs;
 use abide_conversation::event::EffectiveArgs;
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
@@ -108,6 +109,7 @@ impl Chain {
             Outcome::Err(format!("invalid tool arguments: {why}"), ErrorType::ValidationError)
         })?;
         let scope = self.gate.scope(run);
+        let args = CallArgs::from(args);
         let verdict = self.gate.recheck_changed(&self.tool, &args, &run.grant, &scope);
         let grant = run.grant.for_changed_args(&verdict, &args);
         let grant = grant.ok_or_else(|| verdict.to_error(&self.tool.name));

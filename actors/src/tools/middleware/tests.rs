@@ -136,7 +136,10 @@ async fn changed_arguments_are_checked_again_and_get_their_defaults() {
     let Outcome::Ok(result) = returned.outcome else { panic!("{:?}", returned.outcome) };
     assert_eq!(result["args"], json!({"x": 2, "do": "echo"}));
     let effective = returned.effective_args.unwrap();
-    assert_eq!((effective.args, effective.verdict.rule.as_str()), (json!({"x": 2}), "middleware"));
+    assert_eq!(
+        (effective.args, effective.verdict.rule.as_str()),
+        (json!({"x": 2}).into(), "middleware")
+    );
     assert_eq!(effective.verdict.decision, Decision::Allow);
 }
 

@@ -6,7 +6,6 @@ use abide_actors::access::Answerer;
 use abide_conversation::event::{Event, EventData, Suspension};
 use abide_conversation::state::PendingCall;
 use abide_conversation::{CallId, State, Timestamp};
-use serde_json::Value;
 
 use super::TurnStream;
 use crate::problem::Problem;
@@ -76,7 +75,7 @@ fn past_call(suspension: &Suspension, state: &State) -> PendingCall {
         tool: suspension.tool.clone(),
         executor: suspension.executor,
         kind: suspension.kind,
-        args: Value::Null,
+        args: Default::default(),
         message: String::new(),
         intent: suspension.intent,
         suspension: suspension.suspension,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::message::{CallRef, Outcome};
-use abide_conversation::{CallId, MessageId};
+use abide_conversation::{CallArgs, CallId, MessageId};
 use serde_json::{Value, json};
 
 use super::types::{Dialect, RunTools};
@@ -71,7 +71,7 @@ pub struct ToolCalls(BTreeMap<CallId, ToolCall>);
 #[derive(Debug)]
 struct ToolCall {
     name: String,
-    args: Value,
+    args: CallArgs,
     message: MessageId,
     progress: CallProgress,
     is_told: bool,

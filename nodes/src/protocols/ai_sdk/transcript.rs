@@ -151,7 +151,7 @@ impl MessageParts {
 
     fn started(&mut self, start: &CallStart) {
         let Some(part) = self.part(&start.call) else { return };
-        part["input"] = start.args.clone();
+        part["input"] = Value::clone(&start.args);
         match start.executor {
             // A part that was approved stays so until its result.
             Executor::Server if !part["approval"].is_null() => {}
@@ -169,7 +169,7 @@ impl MessageParts {
         match call.kind {
             SuspensionKind::Approval if call.may_answer => {
                 part["state"] = json!("approval-requested");
-                part["input"] = call.args.clone();
+                part["input"] = Value::clone(&call.args);
                 part["approval"] = json!({"id": call.id(), "descriptor": {
                     "message": call.message, "expires_at": call.expires_at,
                     "intent": call.intent}});

@@ -5,7 +5,7 @@ use abide_conversation::event::{
 };
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::{
-    AnswerSchema, Attempt, CallId, MessageId, Principal, Seq, Timestamp, TurnId,
+    AnswerSchema, Attempt, CallArgs, CallId, MessageId, Principal, Seq, Timestamp, TurnId,
 };
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ pub struct CallStart {
     pub tool: String,
     pub executor: Executor,
     pub intent: Intent,
-    pub args: Value,
+    pub args: CallArgs,
     pub attempt: Attempt,
 }
 
@@ -100,7 +100,7 @@ pub struct SuspendedCall {
     pub kind: SuspensionKind,
     pub intent: Intent,
     /// The arguments, as an approver last edited them.
-    pub args: Value,
+    pub args: CallArgs,
     pub message: String,
     /// The number of the suspension, from 1.
     pub suspension: u32,

@@ -174,7 +174,7 @@ fn arguments_that_an_approver_edits_are_asked_about_anew() {
     take(&mut feed, &events[..3]);
     let items = take(&mut feed, &events[3..]);
     let [Item::Suspended(call)] = items.as_slice() else { panic!("{items:?}") };
-    assert_eq!((call.id(), &call.args), ("a/1".to_owned(), &json!({"n": 2})));
+    assert_eq!((call.id(), &call.args), ("a/1".to_owned(), &json!({"n": 2}).into()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn secret_response(key: &str) -> StoredResponse {
 
 fn secret_call() -> PendingCall {
     let (args, message) = (json!({ "to": SECRET }), SECRET.to_owned());
-    PendingCall { args, message, ..pending_call("call_1", 1, 60) }
+    PendingCall { args: args.into(), message, ..pending_call("call_1", 1, 60) }
 }
 
 fn secret_decision() -> RememberedDecision {

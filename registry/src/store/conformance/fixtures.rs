@@ -156,7 +156,7 @@ pub(in super::super) fn pending_call(call: &str, suspension: u32, expires_in: i6
         tool: "send_email".to_owned(),
         executor: Executor::Server,
         kind: SuspensionKind::Approval,
-        args: json!({"to": "a@b.c"}),
+        args: json!({"to": "a@b.c"}).into(),
         message: "Send?".to_owned(),
         intent: Intent::Action,
         suspension,

@@ -61,7 +61,7 @@ async fn arguments_that_a_hook_changes_are_checked_again_and_the_models_message_
         EventData::AssistantMsg(reply) => Some(reply.message.tool_calls[0].args.clone()),
         _ => None,
     });
-    assert_eq!(models_args, Some(json!({"n": 5})));
+    assert_eq!(models_args, Some(json!({"n": 5}).into()));
     node.approve(ID, "c").await.unwrap();
     node.turn_end(ID, 1).await;
     let results_of_call = results(&node.journal(ID).await, "c");

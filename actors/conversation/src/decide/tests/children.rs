@@ -125,7 +125,7 @@ fn a_users_own_call_is_answered_by_its_child_too() {
     scenario.then(Action::Dispatch(Dispatch {
         call: CallId::new("d"),
         tool: "tool".to_owned(),
-        input: json!({}),
+        input: json!({}).into(),
         principal: Principal::new("user"),
         identity: None,
         revision: Revision::new("r"),

@@ -12,7 +12,7 @@ pub(super) fn dispatch(call: &str, on_interrupt: OnInterrupt) -> Action {
     Action::Dispatch(Dispatch {
         call: CallId::new(call),
         tool: "tool".to_owned(),
-        input: json!({"n": 1}),
+        input: json!({"n": 1}).into(),
         principal: Principal::new("user"),
         identity: None,
         revision: Revision::new("0123456789abcdef"),

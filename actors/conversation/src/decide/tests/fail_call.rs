@@ -94,7 +94,7 @@ fn a_dispatched_call_is_failed_and_whoever_asked_is_answered() {
     scenario.then(Action::Dispatch(Dispatch {
         call: CallId::new("d"),
         tool: "tool".to_owned(),
-        input: json!({}),
+        input: json!({}).into(),
         principal: Principal::new("user"),
         identity: None,
         revision: Revision::new("r"),

@@ -81,13 +81,13 @@ fn a_second_refusal_halts_the_turn_and_names_the_hook() {
 #[test]
 fn a_hook_that_changes_arguments_leaves_what_the_model_said() {
     let mut scenario = Scenario::with_turn();
-    let changed = PlannedCall { original_args: Some(json!({"n": 0})), ..server("a") };
+    let changed = PlannedCall { original_args: Some(json!({"n": 0}).into()), ..server("a") };
     scenario.reply(vec![changed]).unwrap();
     let original_args = scenario.journal.iter().find_map(|event| match &event.data {
         EventData::AssistantMsg(spoken) => Some(spoken.message.tool_calls[0].args.clone()),
         _ => None,
     });
-    assert_eq!(original_args, Some(json!({"n": 0})));
+    assert_eq!(original_args, Some(json!({"n": 0}).into()));
     let call = scenario.state.call(&crate::CallId::new("a")).unwrap();
     assert_eq!(call.args, json!({"n": 1}));
 }

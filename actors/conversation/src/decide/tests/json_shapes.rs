@@ -181,7 +181,7 @@ fn an_event_reads_back_however_deep_the_value_inside_it_is() {
     let text = format!("{}{}", "[".repeat(127), "]".repeat(127));
     let deep: Value = serde_json::from_str(&text).unwrap();
     let mut planned = gated("a");
-    planned.args = deep.clone();
+    planned.args = deep.clone().into();
     let mut scenario = Scenario::with_calls(vec![planned]);
     scenario.then(approve_with("a", deep.clone())).then(Action::ToolReturned(ToolReturned {
         call: CallId::new("a"),
@@ -239,7 +239,7 @@ proptest! {
     #[test]
     fn any_value_anywhere_reads_back_exactly(value in value(), ms in any::<u64>()) {
         let mut planned = call("a", Executor::Server, true);
-        planned.args = value.clone();
+        planned.args = value.clone().into();
         if let crate::command::CallPlan::Execute { timeout_ms, .. } = &mut planned.plan {
             *timeout_ms = ms;
         }

@@ -248,7 +248,7 @@ impl RandomRun {
         Action::Dispatch(Dispatch {
             call: CallId::new(format!("dispatch_{n}")),
             tool: "tool".to_owned(),
-            input: json!({}),
+            input: json!({}).into(),
             principal: Principal::new("user"),
             identity: None,
             revision: Revision::new("r"),

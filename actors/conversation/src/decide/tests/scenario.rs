@@ -13,7 +13,8 @@ use crate::permission::{Decision, Verdict};
 use crate::usage::Usage;
 use crate::{
     Activity, AgentName, Attempt, CallId, ConversationId, MessageId, Principal, Rejection,
-    Revision, Seq, State, Step, Timestamp, TurnId, checked_fold, decide, from_json, replay, wanted,
+    Revision, Seq, State, Step, Timestamp, TurnId, check_resolution, checked_fold, decide,
+    from_json, replay, wanted,
 };
 
 /// How long suspensions wait in these tests.
@@ -51,9 +52,18 @@ impl Scenario {
     /// Decides a command, folds its events, and returns their types.
     ///
     /// Also asserts that every event is legal and reads back from JSON as it was, and that both a
-    /// replay of the journal and the state's own JSON result in the same state.
+    /// replay of the journal and the state's own JSON result in the same state. An answer is checked
+    /// as it is decided.
     pub(super) fn apply(&mut self, action: Action) -> Applied {
-        let events = decide(&self.state, Command { at: self.at, action })?;
+        let checked = match &action {
+            Action::Resolve(resolve) => Some(check_resolution(&self.state, self.at, resolve)),
+            _ => None,
+        };
+        let decided = decide(&self.state, Command { at: self.at, action });
+        if let Some(checked) = checked {
+            assert_eq!(checked.as_ref().err(), decided.as_ref().err(), "check_resolution agrees");
+        }
+        let events = decided?;
         for event in &events {
             assert_eq!(event.seq, self.state.seq.next(), "seq has no gap");
             let json = serde_json::to_vec(event).unwrap();
@@ -306,7 +316,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
     PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
-        args: json!({"n": 1}),
+        args: json!({"n": 1}).into(),
         original_args: None,
         plan,
         verdict,
@@ -388,7 +398,7 @@ pub(super) fn answered_call(id: &str, executor: Executor, outcome: Outcome) -> P
     PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
-        args: json!({}),
+        args: json!({}).into(),
         original_args: None,
         plan,
         verdict: Some(verdict(Decision::Allow)),

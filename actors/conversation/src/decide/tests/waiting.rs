@@ -231,7 +231,7 @@ fn gated_by_tool(id: &str) -> PlannedCall {
 #[test]
 fn a_decision_that_is_remembered_answers_the_calls_that_wait_already() {
     let mut other = gated_by_tool("c");
-    other.args = json!({"n": 2});
+    other.args = json!({"n": 2}).into();
     let mut scenario = Scenario::with_calls(vec![gated_by_tool("a"), gated_by_tool("b"), other]);
     let events = scenario.apply(remembering(approve("a", None), Scope::Conversation, 1_000));
     let expected =

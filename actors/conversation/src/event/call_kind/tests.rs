@@ -24,7 +24,7 @@ fn planned(kind: CallKind) -> ToolCall {
     ToolCall {
         call_id: CallId::new("a"),
         tool: "t".to_owned(),
-        args: json!({"n": 1}),
+        args: json!({"n": 1}).into(),
         kind,
         intent: Intent::Action,
         started: false,
@@ -40,7 +40,7 @@ fn call(kind: CallKind) -> Call {
     Call {
         id: CallId::new("a"),
         tool: "t".to_owned(),
-        args: json!({"n": 1}),
+        args: json!({"n": 1}).into(),
         kind,
         intent: Intent::Action,
         message: String::new(),

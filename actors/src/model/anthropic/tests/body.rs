@@ -11,7 +11,7 @@ fn assistant_calls(id: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| CallRef {
         id: CallId::new(*id),
         name: "search".to_owned(),
-        args: json!({"q": 1}),
+        args: json!({"q": 1}).into(),
     };
     Message {
         tool_calls: calls.iter().map(call).collect(),

@@ -13,7 +13,7 @@ fn assistant_calls(id: &str, calls: &[(&str, &str, Value)]) -> Message {
     let call = |(id, name, args): &(&str, &str, Value)| CallRef {
         id: CallId::new(*id),
         name: (*name).to_owned(),
-        args: args.clone(),
+        args: args.clone().into(),
     };
     let tool_calls = calls.iter().map(call).collect();
     Message { tool_calls, ..message(id, MessageRole::Assistant, vec![text_block("I look.")]) }

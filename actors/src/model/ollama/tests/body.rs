@@ -5,7 +5,8 @@ use crate::model::ollama::body::render;
 use crate::model::test_server::message;
 
 fn conversation() -> Vec<Message> {
-    let call = CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!({"q": 1}) };
+    let call =
+        CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!({"q": 1}).into() };
     vec![
         message("1", MessageRole::User, vec![text_block("one")]),
         Message {

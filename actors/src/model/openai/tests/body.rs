@@ -15,8 +15,11 @@ fn conversation() -> Vec<Message> {
     let link = json!({"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/i.png"}});
     let data = json!({"type": "json", "data": {"z": 1, "a": 2}});
     let calls = [("call_1", "search", json!({"z": 1, "a": 2})), ("c~2", "a.b", json!("broken"))];
-    let calls =
-        calls.map(|(id, name, args)| CallRef { id: CallId::new(id), name: name.to_owned(), args });
+    let calls = calls.map(|(id, name, args)| CallRef {
+        id: CallId::new(id),
+        name: name.to_owned(),
+        args: args.into(),
+    });
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
     let result = |id: &str, text: &str| Message {
         tool_call_id: Some(CallId::new(id)),
@@ -125,7 +128,7 @@ fn every_block_becomes_the_part_that_the_api_knows() {
 
 #[test]
 fn the_media_of_a_result_follow_it_on_the_wire() {
-    let call = CallRef { id: CallId::new("c"), name: "look".into(), args: json!({}) };
+    let call = CallRef { id: CallId::new("c"), name: "look".into(), args: json!({}).into() };
     let photo = base64("image", "image/png");
     let called = Message { tool_calls: vec![call], ..message("1", MessageRole::Assistant, vec![]) };
     let named = Message {

@@ -8,7 +8,8 @@ use crate::model::openai_responses::body::render;
 use crate::model::test_server::{FixedClock, TestResponse, TestServer, collect_reply, message};
 
 fn assistant_message(text: &str, ids: &[&str]) -> Message {
-    let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };
+    let call =
+        |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}).into() };
     let tool_calls = ids.iter().map(call).collect();
     Message { tool_calls, ..message("2", MessageRole::Assistant, vec![text_block(text)]) }
 }
@@ -41,7 +42,8 @@ fn the_body_matches_the_wire_format() {
         tool_call_id: Some(CallId::new("c~2")),
         ..message("r", MessageRole::Tool, vec![text_block("{\"ok\":true}")])
     };
-    let calls = [CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!("cut") }];
+    let calls =
+        [CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!("cut").into() }];
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
     request.messages = vec![
         message("1", MessageRole::User, vec![text_block("one"), text_block("two")]),

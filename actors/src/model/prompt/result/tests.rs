@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn call(id: &str) -> CallRef {
-    CallRef { id: CallId::new(id), name: "look".to_owned(), args: json!({}) }
+    CallRef { id: CallId::new(id), name: "look".to_owned(), args: json!({}).into() }
 }
 
 fn image(data: &str) -> Value {

@@ -25,7 +25,7 @@ pub(super) fn provided(id: &str) -> EventData {
     EventData::ToolCall(ToolCall {
         call_id: CallId::new(id),
         tool: "web".to_owned(),
-        args: json!({}),
+        args: json!({}).into(),
         kind: CallKind::Provider,
         intent: Intent::Compute,
         started: true,

@@ -197,7 +197,7 @@ fn a_history_of_no_messages_is_absent() {
 fn arguments_that_an_approver_edits_are_asked_about_anew() {
     let mut case = Case::new(TellUntil::End).live(&approval()[..4]);
     let mut asked = case.encoder.waits_for[0].clone();
-    asked.args = json!({"amount": 3});
+    asked.args = json!({"amount": 3}).into();
     let told = case.encoder.item(None, &Item::Suspended(Box::new(asked)));
     let part = &told[0]["statusUpdate"]["status"]["message"]["parts"][1];
     assert_eq!(part["data"]["abide"]["args"], json!({"amount": 3}));

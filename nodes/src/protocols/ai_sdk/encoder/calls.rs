@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::CallId;
 use abide_conversation::event::{Executor, SuspensionKind};
 use abide_conversation::message::{CallRef, ErrorType, Outcome};
+use abide_conversation::{CallArgs, CallId};
 use serde_json::{Value, json};
 
 use super::Version;
@@ -29,7 +29,7 @@ pub(super) struct CallParts {
 #[derive(Debug, Default)]
 struct CallPart {
     tool: String,
-    args: Value,
+    args: CallArgs,
     /// The input that was made available.
     input: Option<Value>,
     /// The approval that the part has.
@@ -207,7 +207,7 @@ impl CallPart {
             "message": call.message, "expires_at": call.expires_at, "intent": call.intent});
         match call.executor {
             Executor::Server => self.make_available(&call.call, &call.args, json!({}), chunks),
-            _ if call.args != self.args => descriptor["args"] = call.args.clone(),
+            _ if call.args != self.args => descriptor["args"] = Value::clone(&call.args),
             Executor::Client | Executor::Human | Executor::Provider => {}
         }
         let mut chunk = json!({"type": "tool-approval-request", "approvalId": id,

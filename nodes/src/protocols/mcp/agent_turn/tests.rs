@@ -16,7 +16,7 @@ fn open(may_answer: bool) -> SuspendedCall {
         executor: Executor::Server,
         kind: SuspensionKind::Approval,
         intent: Intent::default(),
-        args: json!({"secret": 1}),
+        args: json!({"secret": 1}).into(),
         message: "Send it?".to_owned(),
         suspension: 2,
         expires_at: Timestamp::MAX,

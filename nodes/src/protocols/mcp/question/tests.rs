@@ -12,7 +12,7 @@ fn open(kind: SuspensionKind, answer_schema: Option<Value>) -> SuspendedCall {
         executor: Executor::Server,
         kind,
         intent: Intent::default(),
-        args: json!({"to": "ada@example.com"}),
+        args: json!({"to": "ada@example.com"}).into(),
         message: "Send it?".to_owned(),
         suspension: 1,
         expires_at: Timestamp::MAX,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::CallId;
 use abide_conversation::event::{Executor, SuspensionKind};
 use abide_conversation::message::{CallRef, Outcome};
-use serde_json::{Value, json};
+use abide_conversation::{CallArgs, CallId};
+use serde_json::json;
 
 use super::ResponseEncoder;
 use crate::protocols::feed::{CallStart, SuspendedCall};
@@ -18,7 +18,7 @@ pub(super) struct Calls(BTreeMap<CallId, CallOfStep>);
 #[derive(Debug)]
 struct CallOfStep {
     tool: String,
-    args: Value,
+    args: CallArgs,
     /// `None` until it is known: the server's, if it never ran.
     executor: Option<Executor>,
 }
@@ -28,7 +28,7 @@ struct CallOfStep {
 pub(super) struct ServerCall {
     call: CallId,
     tool: String,
-    args: Value,
+    args: CallArgs,
     outcome: Outcome,
 }
 
@@ -50,7 +50,7 @@ impl Calls {
         self.set(&call.call, call.executor, &call.args);
     }
 
-    fn set(&mut self, call: &CallId, executor: Executor, args: &Value) {
+    fn set(&mut self, call: &CallId, executor: Executor, args: &CallArgs) {
         if let Some(known) = self.0.get_mut(call) {
             known.executor = Some(executor);
             known.args = args.clone();
