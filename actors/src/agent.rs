@@ -150,6 +150,7 @@ fn definition(
         source,
         revision,
         outbound: Outbound::Unbound,
+        head_tokens: Default::default(),
         name: name?,
         model: model?,
     })

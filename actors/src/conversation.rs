@@ -254,7 +254,7 @@ impl LiveConversation {
         myself: &ActorRef<ConversationMsg>,
         message: ConversationMsg,
     ) -> Result<(), ExitReason> {
-        if self.claim.holder != self.services.lease.me() {
+        if !self.services.lease.is_me(&self.claim.holder) {
             // The node was declared dead and has rejoined under another incarnation: the claim is
             // void, whatever this actor had begun.
             return Err(StoreError::Fenced.into());

@@ -11,7 +11,7 @@ mod summary;
 mod tool;
 mod tool_retry;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use abide_conversation::command::TurnSettings;
@@ -89,6 +89,8 @@ pub struct Definition {
     pub revision: Revision,
     /// What its conversations may reach and name.
     pub outbound: Outbound,
+    /// The tokens of the system prompt and of all its tools for its own model, once they were counted.
+    pub(crate) head_tokens: OnceLock<u64>,
 }
 
 impl Definition {

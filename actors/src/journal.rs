@@ -194,9 +194,16 @@ impl Commit {
     }
 }
 
+/// Room for the JSON of a usual event: a buffer that grows is copied each time.
+const USUAL_EVENT_BYTES: usize = 512;
+
 /// The JSON of each of these events, as stores write it.
 pub fn event_json(events: &[Event]) -> Result<Arc<[Vec<u8>]>, StoreError> {
-    let json: Result<_, _> = events.iter().map(serde_json::to_vec).collect();
+    let write = |event: &Event| {
+        let mut json = Vec::with_capacity(USUAL_EVENT_BYTES);
+        serde_json::to_writer(&mut json, event).map(|()| json)
+    };
+    let json: Result<_, _> = events.iter().map(write).collect();
     json.map_err(|error| StoreError::Unavailable(error.to_string()))
 }
 

@@ -53,6 +53,11 @@ impl NodeLease {
         self.lease.read().unwrap_or_else(PoisonError::into_inner).me.clone()
     }
 
+    /// Whether this is the holder of this node's claims.
+    pub fn is_me(&self, holder: &Holder) -> bool {
+        self.lease.read().unwrap_or_else(PoisonError::into_inner).me == *holder
+    }
+
     /// Whether no other node can have declared this one dead, because it renewed its lease in time.
     /// An unsound node starts nothing.
     pub fn is_sound(&self) -> bool {

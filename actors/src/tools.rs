@@ -82,6 +82,12 @@ impl Toolbox {
         Self { definition, agent_tools_with_mcp: listed, turn_tools, client_tools }
     }
 
+    /// Whether all tools are those of the definition: no MCP server and no client adds any.
+    pub(crate) fn is_of_definition(&self) -> bool {
+        let Self { agent_tools_with_mcp, turn_tools, client_tools, .. } = self;
+        agent_tools_with_mcp.is_none() && turn_tools.is_empty() && client_tools.is_empty()
+    }
+
     /// The specifications that the model receives, in the order of declaration.
     pub fn specs(&self, gate: &Gate) -> Vec<ToolSpec> {
         let spec = |tool: &Tool| ToolSpec {

@@ -1,6 +1,7 @@
 //! The prompt of one step, within its token budget.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use abide_conversation::event::{Event, EventData, ReductionReason};
 use abide_conversation::message::{Message, ProviderMessage};
@@ -9,6 +10,7 @@ use abide_conversation::{Action, MessageId, Seq};
 use super::ModelStep;
 use crate::context::limits::{sendable, window};
 use crate::context::reduce::ContextReducer;
+use crate::definition::Definition;
 use crate::limits::encoded_len;
 use crate::model::ToolSpec;
 use crate::model::prompt::{CONTEXT_ID, PromptInput, PromptMessage, ToolRule, generated_message};
@@ -92,26 +94,51 @@ impl ModelStep<'_> {
     async fn estimate(&self, shown: &[PromptMessage<'_>]) -> u64 {
         let context = &self.ctx.state.context;
         let is_first = context.counted_upto == Seq::ZERO;
+        let head = if is_first { self.head_tokens().await } else { 0 };
         let is_new = |shown: &&PromptMessage<'_>| is_first || shown.seq > context.counted_upto;
         let new = shown.iter().filter(is_new).map(|shown| &shown.message);
-        let tools = if is_first { self.toolbox.specs(&self.gate()) } else { Vec::new() };
-        let tool_bytes = |tool: &ToolSpec| tool.description.len() + encoded_len(&tool.parameters);
-        let bytes = new.clone().map(encoded_len).chain(tools.iter().map(tool_bytes));
-        let is_quick = self.counter.is_quick(bytes.fold(0, usize::saturating_add));
-        let (counter, definition) = (self.counter, self.definition.clone());
-        let head = move || {
-            if is_first { counter.head(&definition.system_prompt, &tools) } else { 0 }
-        };
+        let bytes = new.clone().map(encoded_len).fold(0, usize::saturating_add);
+        let counter = self.counter;
         let message = move |message: &Message| counter.message(message);
         // What is counted at once need not be copied.
-        let added = if is_quick {
-            new.map(message).fold(head(), u64::saturating_add)
+        let added = if counter.is_quick(bytes) {
+            new.map(message).fold(0, u64::saturating_add)
         } else {
             let new: Vec<Message> = new.cloned().collect();
-            let count = move || new.iter().map(message).fold(head(), u64::saturating_add);
+            let count = move || new.iter().map(message).fold(0, u64::saturating_add);
             self.run_blocking(count).await.unwrap_or_default()
         };
-        context.tokens.saturating_add(added)
+        context.tokens.saturating_add(head).saturating_add(added)
+    }
+
+    /// The tokens of the system prompt and of the tools. What all conversations of the agent begin with
+    /// is counted once.
+    async fn head_tokens(&self) -> u64 {
+        let tools = self.toolbox.specs(&self.gate());
+        let kept = self.is_own_head(&tools).then_some(&self.definition.head_tokens);
+        if let Some(tokens) = kept.and_then(OnceLock::get) {
+            return *tokens;
+        }
+        let tool_bytes = |tool: &ToolSpec| tool.description.len() + encoded_len(&tool.parameters);
+        let bytes = tools.iter().map(tool_bytes).fold(0, usize::saturating_add);
+        let (counter, definition) = (self.counter, self.definition.clone());
+        let count = move || counter.head(&definition.system_prompt, &tools);
+        let counted =
+            if counter.is_quick(bytes) { Some(count()) } else { self.run_blocking(count).await };
+        if let (Some(kept), Some(tokens)) = (kept, counted) {
+            // Another conversation may have counted the same meanwhile.
+            let _ = kept.set(tokens);
+        }
+        counted.unwrap_or_default()
+    }
+
+    /// Whether the agent's own model reads these tools, which are all that the agent has.
+    fn is_own_head(&self, tools: &[ToolSpec]) -> bool {
+        let Definition { tools: all, model, .. } = &*self.definition;
+        let own = all.iter().filter(|tool| tool.is_for_model()).count();
+        self.toolbox.is_of_definition()
+            && tools.len() == own
+            && self.definition.model_of(&self.ctx.state).name == model.name
     }
 
     /// The action that must come before a prompt that is over its budget. `None` also if nothing

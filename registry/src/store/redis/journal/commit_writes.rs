@@ -188,7 +188,9 @@ impl<'a> CommitWrites<'a> {
         own: Option<&OwnKey>,
     ) -> Result<(), StoreError> {
         let summary = &commit.summary;
-        let before = Entry::parse(&self.before.listed);
+        // Two of five commits of a turn change nothing, and need not read it.
+        let is_read = commit.relisting != Relisting::Unchanged;
+        let before = is_read.then(|| Entry::parse(&self.before.listed)).flatten();
         let index_key = sealer.and_then(Sealer::new_index_key);
         let (next, is_whole) = match &commit.relisting {
             Relisting::Whole { indexed } => (Some(Entry::new(summary, indexed, index_key)), true),
