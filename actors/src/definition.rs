@@ -89,7 +89,8 @@ pub struct Definition {
     pub revision: Revision,
     /// What its conversations may reach and name.
     pub outbound: Outbound,
-    /// The tokens of the system prompt and of all its tools for its own model, once they were counted.
+    /// The tokens of the system prompt and of all its tools for its own model, once a step that sends
+    /// all of them has counted them.
     pub(crate) head_tokens: OnceLock<u64>,
 }
 

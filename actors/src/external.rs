@@ -7,7 +7,7 @@ mod lease_token;
 use abide_conversation::approval::Approver;
 use abide_conversation::command::{CompleteCall, ExtendLease, LeaseCall, Proof};
 use abide_conversation::ids::{CallId, ConversationId, Principal, TurnId};
-use abide_conversation::{Attempt, Timestamp};
+use abide_conversation::{Attempt, CallArgs, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -42,7 +42,8 @@ pub struct Work {
     #[schema(value_type = u32)]
     pub attempt: Attempt,
     pub tool: String,
-    pub args: Value,
+    #[schema(value_type = Value)]
+    pub args: CallArgs,
     #[schema(value_type = Object)]
     pub assigns: Map<String, Value>,
     pub principal: Principal,

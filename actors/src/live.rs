@@ -78,7 +78,8 @@ pub trait LiveSink: Send + Sync + 'static {
     /// Sends a signal to all current listeners.
     fn publish(&self, conversation: &Scoped<ConversationId>, signal: Signal);
 
-    /// Whether a signal would reach anybody, as far as is known: what nobody hears need not be made.
+    /// Whether a signal that is published now may reach anybody: what nobody hears need not be made.
+    /// Asking counts as publishing: it makes the conversation known to listeners on other nodes.
     fn may_be_heard(&self, conversation: &Scoped<ConversationId>) -> bool;
 
     /// The number of open event streams of a conversation; the receiver sees every change.

@@ -88,7 +88,7 @@ impl LiveConversation {
             call_id: call.id.clone(),
             attempt: run.attempt,
             tool: call.tool.clone(),
-            args: Value::clone(effective.unwrap_or(&call.args)),
+            args: effective.unwrap_or(&call.args).clone(),
             assigns,
             principal: call.principal.clone(),
             approvals: call.approvals.clone(),

@@ -313,6 +313,20 @@ mod tests {
     }
 
     #[test]
+    fn it_is_known_whether_there_are_defaults_to_fill_in() {
+        let has = |schema: Value| Schema::compile(&schema).unwrap().has_defaults();
+        let nested = json!({"properties": {"a": {"properties": {"b": {"default": null}}}}});
+        assert!(has(nested));
+        for none in [
+            json!({}),
+            json!({"default": {"a": 1}}),
+            json!({"properties": {"default": {}, "a": {"items": {"default": 1}}}}),
+        ] {
+            assert!(!has(none.clone()), "{none}");
+        }
+    }
+
+    #[test]
     fn an_invalid_schema_is_refused() {
         for bad in [json!(true), json!([]), json!({"type": "banana"}), json!({"pattern": "("})] {
             assert!(Schema::compile(&bad).is_err(), "{bad}");

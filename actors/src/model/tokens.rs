@@ -53,6 +53,11 @@ impl TokenCounter {
         Self { provider, encoder: None }
     }
 
+    /// Whether it counts as well as can be for this model: its tokenizer, if it has one, was loaded.
+    pub(crate) fn is_best_for(&self, settings: &ModelSettings) -> bool {
+        self.encoder.is_some() || encoder_of(settings).is_none()
+    }
+
     /// Whether counting this many bytes of JSON takes a negligible time.
     pub(crate) fn is_quick(&self, bytes: usize) -> bool {
         self.encoder.is_none() && bytes <= MAX_QUICK_BYTES

@@ -81,8 +81,8 @@ impl Publication {
         None
     }
 
-    /// Whether the listeners elsewhere are not known yet. Asking is a use.
-    fn is_held(&mut self) -> bool {
+    /// Counts as a use. Returns whether signals wait, because the listeners elsewhere are not known yet.
+    fn mark_used(&mut self) -> bool {
         self.last_use = Instant::now();
         self.hold.is_some()
     }
@@ -127,7 +127,7 @@ impl Channel {
 
     /// Whether a signal has listeners, or may have some that are not known yet.
     pub(super) fn may_be_heard(&mut self) -> bool {
-        let is_held = self.publication.as_mut().is_some_and(Publication::is_held);
+        let is_held = self.publication.as_mut().is_some_and(Publication::mark_used);
         is_held || self.local_streams > 0 || !self.remote_processes.is_empty()
     }
 

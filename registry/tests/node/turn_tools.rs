@@ -184,3 +184,22 @@ async fn the_name_of_an_agents_tool_is_refused_and_changes_nothing() {
     assert!(matches!(&refused, Err(RequestError::Invalid { field: it, .. }) if it == field));
     assert!(node.journal("x").await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turns_tools_take_tokens_of_their_conversation_and_of_no_other() {
+    let agent =
+        LOCATING_AGENT.replace("{calls: [{id: first, name: locate, args: {}}]}", "{text: Hi.}");
+    let node = TestNode::new(&agent).await;
+    let tokens = async |id: &str, request| {
+        node.deliver(id, request).await.unwrap();
+        node.turn_end(id, 1).await;
+        node.state(id).await.context.tokens
+    };
+    let with_tool = || locating("go", "client", IfBusy::Reject);
+    let without = || user_message("go", IfBusy::Reject);
+    let first = tokens("a", with_tool()).await;
+    let alone = tokens("b", without()).await;
+    assert!(first > alone + 10 && alone > 10, "{first} {alone}");
+    assert_eq!(tokens("c", with_tool()).await, first);
+    assert_eq!(tokens("d", without()).await, alone);
+}

@@ -111,11 +111,13 @@ impl ModelStep<'_> {
         context.tokens.saturating_add(head).saturating_add(added)
     }
 
-    /// The tokens of the system prompt and of the tools. What all conversations of the agent begin with
-    /// is counted once.
+    /// The tokens of the system prompt and of the tools, which are counted for one conversation and kept
+    /// for the others that begin with the same.
     async fn head_tokens(&self) -> u64 {
         let tools = self.toolbox.specs(&self.gate());
-        let kept = self.is_own_head(&tools).then_some(&self.definition.head_tokens);
+        let is_kept = self.sends_all_of_definition(&tools)
+            && self.counter.is_best_for(&self.definition.model);
+        let kept = is_kept.then_some(&self.definition.head_tokens);
         if let Some(tokens) = kept.and_then(OnceLock::get) {
             return *tokens;
         }
@@ -132,12 +134,12 @@ impl ModelStep<'_> {
         counted.unwrap_or_default()
     }
 
-    /// Whether the agent's own model reads these tools, which are all that the agent has.
-    fn is_own_head(&self, tools: &[ToolSpec]) -> bool {
+    /// Whether these are all tools of the definition, for its own model.
+    fn sends_all_of_definition(&self, tools: &[ToolSpec]) -> bool {
         let Definition { tools: all, model, .. } = &*self.definition;
-        let own = all.iter().filter(|tool| tool.is_for_model()).count();
+        let for_model = all.iter().filter(|tool| tool.is_for_model()).count();
         self.toolbox.is_of_definition()
-            && tools.len() == own
+            && tools.len() == for_model
             && self.definition.model_of(&self.ctx.state).name == model.name
     }
 

@@ -218,6 +218,16 @@ async fn what_is_published_before_the_listener_elsewhere_is_known_waits_for_it()
     }
 }
 
+#[tokio::test]
+async fn without_other_processes_only_a_stream_here_hears() {
+    let (hub, x) = (Hub::default(), id("x"));
+    assert!(!hub.may_be_heard(&x));
+    let stream = hub.subscribe(&x);
+    assert!(hub.may_be_heard(&x));
+    drop(stream);
+    assert!(!hub.may_be_heard(&x) && hub.plane().channels.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_signal_waits_at_most_a_second_for_a_listener_that_does_not_answer() {
     let mut network = Network::of(&["a", "b", "c"]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use abide_actors::journal::{Claim, Holder, StoreError};
-use abide_conversation::{ConversationId, Scoped, State, replay, wanted};
+use abide_conversation::{ConversationId, Scoped, State, wanted};
 use abide_registry::store::Store;
 use axum::body::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
@@ -81,6 +81,8 @@ impl Actor for Conversation {
                 let _ = reply.send(committed);
                 if proceeds {
                     conversation.proceed(&myself);
+                } else {
+                    myself.stop(None);
                 }
             }
             Message::Report => {
@@ -97,15 +99,14 @@ impl LiveConversation {
     async fn commit(&mut self) -> Result<(), StoreError> {
         let Services { store, me, turn, committed } = &*self.services;
         let Some(RecordedCommit { events, .. }) = turn.get(self.committed) else { return Ok(()) };
-        let next = replay(self.state.clone(), &**events);
-        let commit = commit(&self.state, &next, events.clone());
+        // Folded before it is stored: the actor ends if the store refuses.
+        let commit = commit(&mut self.state, events.clone());
         let commit = commit.map_err(|LoadError(why)| StoreError::Unavailable(why))?;
         match &self.claim {
             Some(claim) => store.append(&self.id, claim, commit).await.map(drop)?,
             None => self.claim = Some(store.claim_and_append(&self.id, me, commit).await?),
         }
         committed.fetch_add(1, Ordering::Relaxed);
-        self.state = next;
         Ok(())
     }
 

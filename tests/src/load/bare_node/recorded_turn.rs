@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{ClosedSuspension, Commit, ConversationSummary, ListEntry, Relisting};
+use abide_actors::journal::{
+    ClosedSuspension, Commit, ConversationSummary, ListEntry, Relisting, event_json,
+};
 use abide_actors::usage_counts::UsageCounts;
-use abide_conversation::{Event, State, replay, wanted};
+use abide_conversation::{Event, State, evolve, wanted};
 use serde_json::{Value, json};
 
 use super::super::{LoadError, load_error};
@@ -41,7 +43,8 @@ impl RecordedCommit {
         let mut bytes = Vec::new();
         for RecordedFrame { before, data, after } in &self.frames {
             bytes.extend_from_slice(before.as_bytes());
-            bytes.extend_from_slice(data.to_string().as_bytes());
+            // A value can always be written to memory.
+            let _ = serde_json::to_writer(&mut bytes, data);
             bytes.extend_from_slice(after.as_bytes());
         }
         bytes
@@ -78,22 +81,14 @@ fn parse_frame(frame: &str) -> Result<RecordedFrame, LoadError> {
 pub(in super::super) fn commits() -> Result<Vec<Commit>, LoadError> {
     let mut state = State::default();
     let recorded = recorded_commits()?;
-    let commits = recorded.into_iter().map(|recorded| {
-        let next = replay(state.clone(), &*recorded.events);
-        let commit = commit(&state, &next, recorded.events)?;
-        state = next;
-        Ok(commit)
-    });
-    commits.collect()
+    recorded.into_iter().map(|recorded| commit(&mut state, recorded.events)).collect()
 }
 
-/// The commit of the events that lead from one state to the next.
-pub(super) fn commit(
-    before: &State,
-    next: &State,
-    events: Arc<[Event]>,
-) -> Result<Commit, LoadError> {
-    let (was_open, is_open) = (before.pending_calls(), next.pending_calls());
+/// The commit of events that are folded into the state.
+pub(super) fn commit(state: &mut State, events: Arc<[Event]>) -> Result<Commit, LoadError> {
+    let (was_open, was_active_at) = (state.pending_calls(), state.active_at);
+    events.iter().for_each(|event| evolve(state, event));
+    let is_open = state.pending_calls();
     let closed =
         was_open.iter().filter(|open| !is_open.iter().any(|it| it.call_id == open.call_id));
     let closed = closed.map(|open| ClosedSuspension {
@@ -105,12 +100,13 @@ pub(super) fn commit(
         closed: closed.collect(),
         opened: is_open.into_iter().filter(|_| was_open.is_empty()).collect(),
         usage: UsageCounts::of(&events),
-        relisting: if next.active_at == before.active_at {
+        json: Some(event_json(&events).map_err(|error| load_error("an event", error))?),
+        relisting: if state.active_at == was_active_at {
             Relisting::Unchanged
         } else {
             Relisting::Touched
         },
-        ..Commit::new(events, summary(next)?)
+        ..Commit::new(events, summary(state)?)
     })
 }
 

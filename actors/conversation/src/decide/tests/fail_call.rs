@@ -55,7 +55,9 @@ fn a_call_that_has_its_result_is_not_failed() {
     for call in ["a", "b", "nobody"] {
         assert!(not_open(scenario.apply(fail(call))), "{call}");
     }
-    assert_eq!(Scenario::empty().apply(fail("a")), Err(Rejection::NotFound));
+    for action in [fail("a"), approve("a", None)] {
+        assert_eq!(Scenario::empty().apply(action), Err(Rejection::NotFound));
+    }
 }
 
 #[test]

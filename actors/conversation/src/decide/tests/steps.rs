@@ -1,12 +1,14 @@
 //! Steps, and the ways in which a turn ends.
 
-use serde_json::json;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use super::scenario::*;
-use crate::command::{Action, CallPlan, ModelFailed, ToolReturned};
+use crate::command::{Action, CallPlan, Command, ModelFailed, ToolReturned};
 use crate::event::{CallKind, EventData, Executor};
 use crate::message::{ErrorType, Outcome, Ui};
-use crate::{Attempt, CallId, Rejection, Step, TurnId};
+use crate::{Attempt, CallArgs, CallId, Rejection, Step, Transition, TurnId, decide_and_fold};
 
 fn failed(step: Step, cut: bool) -> Action {
     Action::ModelFailed(ModelFailed {
@@ -210,4 +212,26 @@ fn calls_in_one_lane_run_one_after_another_in_call_order() {
     assert_eq!(scenario.wanted(), ["attempt 1 of a", "attempt 1 of d", "attempt 1 of e"]);
     scenario.then(returned("a", 1)).then(returned("c", 1));
     assert_eq!(scenario.wanted(), ["attempt 1 of b", "attempt 1 of d", "attempt 1 of e"]);
+}
+
+#[test]
+fn what_is_made_from_a_call_shares_its_arguments() {
+    let scenario = Scenario::with_turn();
+    let action = scenario.model_reply(vec![gated("a")]);
+    let command = Command { at: scenario.at, action };
+    let Transition { events, state } = decide_and_fold(&Arc::new(scenario.state), command).unwrap();
+    let shared: *const Value = &*state.call(&CallId::new("a")).unwrap().args;
+    let mut named: Vec<&CallArgs> = Vec::new();
+    for event in &events {
+        match &event.data {
+            EventData::AssistantMsg(it) => named.push(&it.message.tool_calls[0].args),
+            EventData::ToolCall(it) => named.push(&it.args),
+            EventData::Suspension(it) => named.push(&it.args),
+            _ => {}
+        }
+    }
+    let pending = state.pending_calls();
+    named.push(&pending[0].args);
+    assert_eq!(named.len(), 4);
+    assert!(named.into_iter().all(|args| std::ptr::eq(&**args, shared)));
 }

@@ -188,18 +188,16 @@ impl<'a> CommitWrites<'a> {
         own: Option<&OwnKey>,
     ) -> Result<(), StoreError> {
         let summary = &commit.summary;
-        // Two of five commits of a turn change nothing, and need not read it.
-        let is_read = commit.relisting != Relisting::Unchanged;
-        let before = is_read.then(|| Entry::parse(&self.before.listed)).flatten();
+        if commit.relisting == Relisting::Unchanged && !is_new {
+            return Ok(());
+        }
+        let before = Entry::parse(&self.before.listed);
         let index_key = sealer.and_then(Sealer::new_index_key);
         let (next, is_whole) = match &commit.relisting {
             Relisting::Whole { indexed } => (Some(Entry::new(summary, indexed, index_key)), true),
-            Relisting::Touched | Relisting::Unchanged if is_new => {
-                (Some(Entry::new(summary, &[], index_key)), true)
-            }
+            _ if is_new => (Some(Entry::new(summary, &[], index_key)), true),
             // A conversation without an entry gets none.
-            Relisting::Touched => (before.clone().map(|entry| entry.touched(summary)), false),
-            Relisting::Unchanged => return Ok(()),
+            _ => (before.clone().map(|entry| entry.touched(summary)), false),
         };
         self.relists = true;
         self.fields.push(LISTING);
