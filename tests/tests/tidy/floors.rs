@@ -18,6 +18,7 @@ const HOUSES: [House; 5] = [
         floors: &[
             &[
                 "answer_schema",
+                "call_args",
                 "extent",
                 "identity",
                 "ids",
