@@ -44,7 +44,7 @@ pub(super) fn count(
     let (Some(approval), Some(identity)) = (&open.approval, &resolve.identity) else {
         return Ok(undisputed);
     };
-    let edited = args.as_ref().filter(|args| *approved && **args != **call.args_to_approve());
+    let edited = args.as_ref().filter(|args| *approved && *call.args_to_approve() != **args);
     let mut votes = match edited {
         // Nobody has voted on these arguments.
         Some(_) => Vec::new(),
