@@ -12,6 +12,7 @@ use super::gate::{Gate, InjectionPoint};
 use super::resp::{FORK, Scripts, scripts};
 use super::servers::Servers;
 use super::tap::Tap;
+use super::watched::wait_until_indexed;
 use crate::checks::Evidence;
 use crate::client::{Addresses, Client, resolution};
 use crate::deadline::{POLL_INTERVAL, poll};
@@ -115,6 +116,7 @@ impl World {
             })
             .await;
         }
+        wait_until_indexed(client).await;
         let kid = json!({"model": {"provider": "scripted", "script": [{"text": "Seven."}]}});
         client.define("kid", &kid).await;
         let parameters = json!({"type": "object"});

@@ -43,20 +43,8 @@ impl WatchedNode {
         let store = format!("redis://{}", tap.address);
         let site = Site::new(program).with(flags).with_store(&store);
         let node = Some(site.start().await);
-        let watched = Self { site, node, gate, tap, _redis: redis };
-        watched.wait_until_indexed().await;
-        watched
-    }
-
-    /// Waits until the node has rebuilt the indexes of its new store: whenever it does that, those are
-    /// no writes of the job.
-    async fn wait_until_indexed(&self) {
-        let client = self.client();
-        poll("the indexes to be rebuilt", async || {
-            let indexes = client.try_admin(Method::GET, "/admin/indexes").await?;
-            (indexes.body["rebuild"]["state"] == "done").then_some(())
-        })
-        .await;
+        wait_until_indexed(&site.client).await;
+        Self { site, node, gate, tap, _redis: redis }
     }
 
     /// The node's client, which goes on with the node that is started in its place.
@@ -109,6 +97,16 @@ impl WatchedNode {
         };
         self.gate.seen().into_iter().filter(own).collect()
     }
+}
+
+/// Waits until a node has rebuilt the indexes of its new store: whenever it does that, those are no
+/// commands of what is watched.
+pub(super) async fn wait_until_indexed(client: &Client) {
+    poll("the indexes to be rebuilt", async || {
+        let indexes = client.try_admin(Method::GET, "/admin/indexes").await?;
+        (indexes.body["rebuild"]["state"] == "done").then_some(())
+    })
+    .await;
 }
 
 /// The script of a command, without the events that it writes.
