@@ -73,7 +73,7 @@ impl ActivityContext {
 ///
 /// Large futures are boxed: most running activities are waiting, and none should take more memory
 /// than its own kind needs.
-pub(crate) async fn run(activity: Activity, ctx: ActivityContext) -> Report {
+pub(crate) fn run(activity: Activity, ctx: ActivityContext) -> impl Future<Output = Report> {
     let turn = ctx.state.turn.as_ref().map(|turn| turn.id.as_str());
     let call = match &activity {
         Activity::RunTool { call, .. } | Activity::AwaitClient { call, .. } => Some(call.as_str()),
@@ -83,7 +83,7 @@ pub(crate) async fn run(activity: Activity, ctx: ActivityContext) -> Report {
     let epoch = ctx.epoch.get();
     // ERROR level, so that no filter drops the span: every log line must carry these ids.
     let span = tracing::error_span!("activity", conversation, epoch, turn, call);
-    run_in_span(activity, ctx).instrument(span).await
+    run_in_span(activity, ctx).instrument(span)
 }
 
 async fn run_in_span(activity: Activity, ctx: ActivityContext) -> Report {
@@ -132,5 +132,30 @@ async fn perform(activity: &Activity, ctx: &ActivityContext) -> Result<Action, S
         Activity::PublishDecision { decision } => {
             publish_decision::publish_decision(ctx, decision).await
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use abide_conversation::{Attempt, CallId, Step};
+
+    use super::*;
+
+    /// The bytes of the future that this returns.
+    pub(crate) fn future_size<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn activities_have_no_room_for_what_few_of_them_need() {
+        type Context = &'static ActivityContext;
+        let call_model = future_size(|ctx: Context| model_step::model_step(ctx, Step::default()));
+        let run_tool = future_size(|(ctx, call): (Context, &'static CallId)| {
+            tool_run::tool_run(ctx, call, Attempt::new(1))
+        });
+        let run = future_size(|(activity, ctx)| run(activity, ctx));
+        assert!(call_model < 6 << 10, "{call_model}");
+        assert!(run_tool < 3 << 10, "{run_tool}");
+        assert!(run < 2 << 10, "{run}");
     }
 }

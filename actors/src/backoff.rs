@@ -51,13 +51,13 @@ struct BackoffScope {
 
 impl Backoffs {
     /// Runs an activity whose delays are listed here.
-    pub(crate) async fn scope<T>(
+    pub(crate) fn scope<T>(
         &self,
         activity: String,
         clock: Arc<dyn Clock>,
         work: impl Future<Output = T>,
-    ) -> T {
-        SCOPE.scope(BackoffScope { backoffs: self.clone(), activity, clock }, work).await
+    ) -> impl Future<Output = T> {
+        SCOPE.scope(BackoffScope { backoffs: self.clone(), activity, clock }, work)
     }
 
     /// The current delays, oldest first.

@@ -43,6 +43,7 @@ use abide_conversation::{
     Action, Command, ConversationId, Rejection, Scoped, Seq, State, Timestamp, Transition,
     decide_and_fold, wanted,
 };
+use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 
 use self::idle_timer::IdleTimer;
@@ -229,7 +230,8 @@ impl LiveConversation {
     async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {
         self.idle.is_dormant = self.services.lease.is_draining();
         if self.origin != Origin::New {
-            self.revive().await?;
+            // Boxed: what is new, as most are, needs nothing of that.
+            Box::pin(self.revive()).await?;
             self.compile_turn_tools().await;
             self.reconcile(myself);
         }
@@ -285,7 +287,7 @@ impl LiveConversation {
                 // to the next actor.
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    if let Some(delivery) = self.defer_until_listed(myself, *delivery).await {
+                    if let Some(delivery) = self.defer_until_listed(myself, delivery).await {
                         Box::pin(self.deliver(myself, delivery, Vec::new())).await?;
                     }
                 }
@@ -294,14 +296,14 @@ impl LiveConversation {
                 self.waiters.end_deferral(number);
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    Box::pin(self.deliver(myself, *delivery, Vec::new())).await?;
+                    Box::pin(self.deliver(myself, delivery, Vec::new())).await?;
                 }
             }
             ConversationMsg::HooksAnswered(number, delivery, hook_verdicts) => {
                 self.waiters.end_deferral(number);
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    Box::pin(self.deliver(myself, *delivery, hook_verdicts)).await?;
+                    Box::pin(self.deliver(myself, delivery, hook_verdicts)).await?;
                 }
             }
             ConversationMsg::Report(report) => {
@@ -382,7 +384,7 @@ impl LiveConversation {
 
     fn inspect(&self) -> Inspection {
         Inspection {
-            state: State::clone(&self.state),
+            state: self.state.clone(),
             claim: self.claim.clone(),
             streaming: self.activities.stream.message(),
             progress: self.activities.progress.latest(),
@@ -435,20 +437,20 @@ fn is_ending(myself: &ActorRef<ConversationMsg>) -> bool {
 }
 
 /// Gives a store operation its time; after that its outcome is unknown.
-async fn with_store_timeout<T>(
+fn with_store_timeout<T>(
     operation: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    with_timeout(STORE_TIMEOUT, operation).await
+) -> impl Future<Output = Result<T, StoreError>> {
+    with_timeout(STORE_TIMEOUT, operation)
 }
 
-async fn with_timeout<T>(
+/// Not an `async` function, whose future would have room for the operation twice.
+fn with_timeout<T>(
     timeout: Duration,
     operation: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    match tokio::time::timeout(timeout, operation).await {
-        Ok(result) => result,
-        Err(_) => Err(StoreError::Unavailable("the store took too long".to_owned())),
-    }
+) -> impl Future<Output = Result<T, StoreError>> {
+    tokio::time::timeout(timeout, operation).map(|done| {
+        done.unwrap_or_else(|_| Err(StoreError::Unavailable("the store took too long".to_owned())))
+    })
 }
 
 /// The `seq` of the first event that matches; the replies to requests name it.

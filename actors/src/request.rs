@@ -44,7 +44,7 @@ pub struct Delivery(Option<DeliveryContent>);
 /// The content of a delivery.
 #[derive(Debug)]
 pub struct DeliveryContent {
-    pub request: Request,
+    pub request: Box<Request>,
     pub context: RequestContext,
     pub reply: ReplyPort,
 }
@@ -79,7 +79,7 @@ pub enum DeliveryOutcome {
 impl Delivery {
     /// A delivery, and the receiver of its outcome.
     pub fn new(
-        request: Request,
+        request: Box<Request>,
         context: RequestContext,
     ) -> (Self, oneshot::Receiver<DeliveryOutcome>) {
         let (reply, outcome) = oneshot::channel();
@@ -93,7 +93,7 @@ impl Delivery {
 
     /// The request; `None` once it was taken.
     pub fn request(&self) -> Option<&Request> {
-        self.0.as_ref().map(|content| &content.request)
+        self.0.as_ref().map(|content| &*content.request)
     }
 
     /// Takes the content. From here on, the request counts as possibly carried out.
@@ -107,7 +107,7 @@ impl Drop for Delivery {
         if let Some(content) = self.0.take() {
             let DeliveryContent { request, context, reply } = content;
             // The sender may be gone, too.
-            let _ = reply.send(DeliveryOutcome::NotTaken(Box::new(request), context));
+            let _ = reply.send(DeliveryOutcome::NotTaken(request, context));
         }
     }
 }

@@ -113,13 +113,17 @@ impl ConversationRouter {
         if let Some(first_reply) = first_reply {
             return Ok(first_reply);
         }
-        match &request {
+        // It passes through many futures, each of which would have room for it.
+        let request = Box::new(request);
+        match &*request {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.route(id, request, context).await,
+            // Boxed: what few requests need would make the future of each of them twice as large, which
+            // is copied into the future of its HTTP request.
             Request::Delete | Request::DeleteFor(_) | Request::DeleteIf(_) => {
-                self.delete(id, &request, context).await
+                Box::pin(self.delete(id, &request, context)).await
             }
-            Request::Update(update) => self.update(id, update.clone(), context).await,
+            Request::Update(update) => Box::pin(self.update(id, update.clone(), context)).await,
             _ => self.route_in_time(id, request, context).await,
         }
     }
@@ -132,7 +136,7 @@ impl ConversationRouter {
         context: RequestContext,
     ) -> Result<Reply, RequestError> {
         let (by, changes_members) = (update.by.clone(), update.members.is_some());
-        let reply = self.route_in_time(id, Request::Update(update), context).await?;
+        let reply = self.route_in_time(id, Box::new(Request::Update(update)), context).await?;
         if changes_members {
             self.update_members_of_children(id, &by).await?;
         }
@@ -142,7 +146,7 @@ impl ConversationRouter {
     async fn route_in_time(
         &self,
         id: &Scoped<ConversationId>,
-        request: Request,
+        request: Box<Request>,
         context: RequestContext,
     ) -> Result<Reply, RequestError> {
         let routed = self.route(id, request, context);
@@ -154,21 +158,21 @@ impl ConversationRouter {
     async fn route(
         &self,
         id: &Scoped<ConversationId>,
-        mut request: Request,
+        mut request: Box<Request>,
         mut context: RequestContext,
     ) -> Result<Reply, RequestError> {
         for _ in 0..MAX_DELIVERY_ATTEMPTS {
             let outcome = match self.ensure_started(id).await? {
                 Location::Here(handle) => deliver_to_actor(&handle, request, context).await?,
                 Location::There(member) => {
-                    self.deliver_to_member(&member, id, request, context).await?
+                    Box::pin(self.deliver_to_member(&member, id, request, context)).await?
                 }
             };
             match outcome {
                 DeliveryOutcome::Done(reply) => return Ok(reply),
                 DeliveryOutcome::Failed(error) => return Err(error),
                 DeliveryOutcome::NotTaken(returned, its_context) => {
-                    (request, context) = (*returned, its_context);
+                    (request, context) = (returned, its_context);
                 }
             }
         }
@@ -181,14 +185,14 @@ impl ConversationRouter {
         &self,
         member: &Member,
         id: &Scoped<ConversationId>,
-        request: Request,
+        request: Box<Request>,
         context: RequestContext,
     ) -> Result<DeliveryOutcome, RequestError> {
         let mut seen = self.cluster.watch();
         seen.mark_unchanged();
         let call = Deliver {
             id: id.clone(),
-            request: Box::new(request.clone()),
+            request: request.clone(),
             idempotency_keys: context.idempotency_keys.clone(),
             access: context.access.clone(),
         };
@@ -216,7 +220,7 @@ impl ConversationRouter {
             | RemoteError::Late
             | RemoteError::Unintelligible => {
                 self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await;
-                Ok(DeliveryOutcome::NotTaken(Box::new(request), context))
+                Ok(DeliveryOutcome::NotTaken(request, context))
             }
         }
     }
@@ -320,7 +324,7 @@ impl ConversationClient for ConversationRouter {
 /// Puts a request into the mailbox of a live actor, and waits for its outcome.
 pub(crate) async fn deliver_to_actor(
     handle: &ActorHandle,
-    request: Request,
+    request: Box<Request>,
     context: RequestContext,
 ) -> Result<DeliveryOutcome, RequestError> {
     let (delivery, outcome) = Delivery::new(request, context);
@@ -375,4 +379,22 @@ fn unavailable(reason: impl Into<String>) -> RequestError {
 
 fn store_unavailable(reason: &str) -> RequestError {
     StoreError::Unavailable(reason.to_owned()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is copied into the future of its HTTP request.
+    #[test]
+    fn a_request_has_no_room_for_what_few_of_them_need() {
+        type Parts = (&'static ConversationRouter, &'static Scoped<ConversationId>, Request);
+        fn future_size<F: Future>(_: impl FnOnce(Parts) -> F) -> usize {
+            size_of::<F>()
+        }
+        let size = future_size(|(router, id, request)| {
+            router.deliver_for(id, request, RequestContext::of_the_program(Vec::new()))
+        });
+        assert!(size < 3 << 10, "{size}");
+    }
 }

@@ -133,7 +133,7 @@ impl RpcServer {
             Ok(Err(error)) => return Deliver::encode(Err(error)),
             Err(_) => return late(),
         };
-        match deliver_to_actor(&handle, *request, context).await {
+        match deliver_to_actor(&handle, request, context).await {
             Ok(DeliveryOutcome::Done(reply)) => Deliver::encode(Ok(reply)),
             Ok(DeliveryOutcome::Failed(error)) | Err(error) => Deliver::encode(Err(error)),
             Ok(DeliveryOutcome::NotTaken(..)) => CallOutcome::NotHere,

@@ -40,7 +40,7 @@ pub(super) struct SubAgentCall<'a> {
     pub(super) tool: &'a Tool,
     pub(super) gate: Gate,
     pub(super) child: Option<ConversationId>,
-    pub(super) run: Run,
+    pub(super) run: Box<Run>,
     /// The arguments, if middleware changed them.
     pub(super) ran: Option<EffectiveArgs>,
 }
@@ -85,7 +85,7 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         Ok(parent) => parent,
         Err(why) => return failed(format!("sub_agent_failed: {why}")),
     };
-    let Run { agent, principal, identity, assigns, .. } = sub_agent.run;
+    let Run { agent, principal, identity, assigns, .. } = *sub_agent.run;
     // An approver permits the work of a child, but it is done for whoever asked for it.
     let asking = identity.as_ref().map(|identity| Principal::new(identity.acting().sub.clone()));
     let principal = asking.unwrap_or(principal);

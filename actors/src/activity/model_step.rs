@@ -166,7 +166,7 @@ impl ModelStep<'_> {
 
     /// The action that a complete reply becomes.
     async fn finish(
-        self,
+        &self,
         id: MessageId,
         reply: ModelReply,
         weight: Weight,
@@ -183,7 +183,7 @@ impl ModelStep<'_> {
         let with_cost = |usage: Usage| Usage { cost: prices.cost(&usage), ..usage };
         Ok(match self.plan_calls(reply.calls, &mut verdict).await? {
             Some(calls) => Action::ModelReplied(ModelReplied {
-                turn: self.turn.id,
+                turn: self.turn.id.clone(),
                 step: self.step,
                 id,
                 calls,
@@ -228,9 +228,14 @@ impl ModelStep<'_> {
         Gate::new(self.definition.clone(), &self.ctx.state)
     }
 
-    fn fail(self, reason: String) -> Action {
+    fn fail(&self, reason: String) -> Action {
         let partial = self.ctx.stream.partial();
-        Action::ModelFailed(ModelFailed { turn: self.turn.id, step: self.step, reason, partial })
+        Action::ModelFailed(ModelFailed {
+            turn: self.turn.id.clone(),
+            step: self.step,
+            reason,
+            partial,
+        })
     }
 }
 

@@ -45,19 +45,10 @@ pub(super) async fn tool_run(
     call: &CallId,
     attempt: Attempt,
 ) -> Result<Action, StoreError> {
-    match call_to_run(ctx, call) {
-        Some(to_run) => run(ctx, call, attempt, to_run).await,
-        None => Ok(tool_outcome(call, attempt, cannot_run("the call is not open"))),
-    }
-}
-
-async fn run(
-    ctx: &ActivityContext,
-    call: &CallId,
-    attempt: Attempt,
-    to_run: CallToRun,
-) -> Result<Action, StoreError> {
     let outcome = |returned| Ok(tool_outcome(call, attempt, returned));
+    let Some(to_run) = call_to_run(ctx, call) else {
+        return outcome(cannot_run("the call is not open"));
+    };
     let Some(definition) = ctx.services.agents.revision(&ctx.id.sibling(&to_run.revision)).await?
     else {
         return outcome(cannot_run("its definition is gone"));
@@ -94,7 +85,7 @@ async fn run(
         }
     }
     let callback = external::callback(ctx, tool, call, attempt).await;
-    let run = Run {
+    let run = Box::new(Run {
         agent: definition.name.clone(),
         conversation: ctx.id.clone(),
         turn: to_run.turn,
@@ -109,18 +100,20 @@ async fn run(
         callback,
         state: Arc::new(ctx.state.key_values.clone()),
         environment,
-    };
+    });
     let runner = &ctx.services.runner;
+    // Boxed: a call that this node runs itself needs none of what the others need.
     if is_sub_agent {
-        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
+        return Ok(match Box::pin(runner.run_child_middleware(tool, &gate, run)).await {
             Ok((run, ran)) => {
-                child::spawn(ctx, SubAgentCall { tool, gate, child: to_run.child, run, ran }).await
+                let call = SubAgentCall { tool, gate, child: to_run.child, run, ran };
+                Box::pin(child::spawn(ctx, call)).await
             }
             Err(instead) => tool_outcome(call, attempt, *instead),
         });
     }
     if let (Some(target), Some(server)) = (tool.queue(), tool.server()) {
-        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
+        return Ok(match Box::pin(runner.run_child_middleware(tool, &gate, run)).await {
             Ok((_, ran)) => external::queue((call, attempt), target, server.on_interrupt, ran),
             Err(instead) => tool_outcome(call, attempt, *instead),
         });

@@ -78,12 +78,10 @@ impl LiveConversation {
         &self,
         toolbox: &Toolbox,
         resolve: &mut Resolve,
-        request: Option<ResolveRequest>,
+        request: ResolveRequest,
         hook_verdict: Option<HookVerdict>,
     ) -> Result<(), NotDone> {
-        let (Some(open), Some(request)) = (self.state.call(&resolve.call), request) else {
-            return Ok(());
-        };
+        let Some(open) = self.state.call(&resolve.call) else { return Ok(()) };
         let (Some(tool), Some(args)) = (toolbox.tool(&open.tool), edited_args(&request.answer))
         else {
             return Ok(());

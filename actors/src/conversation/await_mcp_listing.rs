@@ -18,8 +18,8 @@ impl LiveConversation {
     pub(super) async fn defer_until_listed(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        delivery: Delivery,
-    ) -> Option<Delivery> {
+        delivery: Box<Delivery>,
+    ) -> Option<Box<Delivery>> {
         let definition = match delivery.request() {
             Some(request) => self.unlisted_definition(request).await,
             None => None,
@@ -32,7 +32,7 @@ impl LiveConversation {
         self.waiters.defer(|number| async move {
             mcp.listings(&tenant, &definition).await;
             // An actor that has ended drops the delivery, which thereby returns to its sender.
-            let _ = myself.cast(ConversationMsg::ToolsListed(number, Box::new(delivery)));
+            let _ = myself.cast(ConversationMsg::ToolsListed(number, delivery));
         });
         None
     }

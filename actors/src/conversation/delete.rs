@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use abide_conversation::event::{Event, EventData, PlannedChildren};
+use abide_conversation::parent::Parent;
 use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, replay};
 
 use super::not_done::NotDone;
@@ -84,10 +85,14 @@ impl LiveConversation {
     /// Deletes a child that has done nothing yet if its parent is gone, or does not wait for it any
     /// more. Returns whether it did.
     pub(super) async fn delete_if_unawaited(&mut self) -> Result<bool, StoreError> {
-        let Some(parent) = self.state.parent.as_ref().filter(|_| self.state.is_newborn_child())
-        else {
-            return Ok(false);
-        };
+        match self.state.parent.clone().filter(|_| self.state.is_newborn_child()) {
+            // Boxed: most conversations have no parent.
+            Some(parent) => Box::pin(self.delete_unless_awaited_by(&parent)).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn delete_unless_awaited_by(&mut self, parent: &Parent) -> Result<bool, StoreError> {
         let parent_id = self.id.sibling(&parent.conversation_id);
         let stored = self.services.journal.load(&parent_id);
         let stored = with_store_timeout(stored).await?;

@@ -15,7 +15,7 @@ impl LiveConversation {
     pub(super) async fn deliver_first(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        delivery: Delivery,
+        delivery: Box<Delivery>,
         hook_verdicts: Vec<HookVerdict>,
     ) -> Result<(), ExitReason> {
         let Some(content) = delivery.take() else { return Ok(()) };
@@ -26,8 +26,8 @@ impl LiveConversation {
             return self.answer(myself, done, context, reply);
         }
         // Returns to its sender if another node holds the conversation.
-        let delivery = Delivery::again(content);
-        self.revive().await?;
+        let delivery = Box::new(Delivery::again(content));
+        Box::pin(self.revive()).await?;
         Box::pin(self.deliver(myself, delivery, hook_verdicts)).await
     }
 
@@ -42,7 +42,7 @@ impl LiveConversation {
         self.check_access(request, &context.access)?;
         match self.stored_reply(&context.idempotency_keys).await? {
             Some(first) => Ok(first),
-            None => self.carry_out(request.clone(), context, Vec::new()).await,
+            None => self.carry_out(Box::new(request.clone()), context, Vec::new()).await,
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum NotDone {
 
 /// What hooks must answer before the request is handled again.
 pub(super) struct HookQuestions {
-    pub(super) request: Request,
+    pub(super) request: Box<Request>,
     pub(super) questions: Vec<HookQuestion>,
     /// What they have answered before.
     pub(super) verdicts: Vec<HookVerdict>,
@@ -29,7 +29,11 @@ pub(super) struct HookQuestions {
 impl HookQuestions {
     /// The one question that a request has.
     pub(super) fn one(request: Request, question: HookQuestion) -> Box<Self> {
-        Box::new(Self { request, questions: vec![question], verdicts: Vec::new() })
+        Box::new(Self {
+            request: Box::new(request),
+            questions: vec![question],
+            verdicts: Vec::new(),
+        })
     }
 }
 

@@ -41,7 +41,7 @@ impl LiveConversation {
     pub(super) async fn deliver(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        delivery: Delivery,
+        delivery: Box<Delivery>,
         mut hook_verdicts: Vec<HookVerdict>,
     ) -> Result<(), ExitReason> {
         if self.is_unclaimed() {
@@ -61,7 +61,7 @@ impl LiveConversation {
                 return Ok(());
             }
             Ok(Some(first)) => Ok(first),
-            Ok(None) => match request {
+            Ok(None) => match *request {
                 Request::Fork(request) => {
                     return Box::pin(self.fork(request, context, reply)).await;
                 }
@@ -74,7 +74,7 @@ impl LiveConversation {
                     ))
                     .await;
                 }
-                request => self.carry_out(request, &context, hook_verdicts).await,
+                _ => self.carry_out(request, &context, hook_verdicts).await,
             },
             Err(error) => Err(NotDone::Failed(error)),
         };
@@ -129,17 +129,19 @@ impl LiveConversation {
 
     pub(super) async fn carry_out(
         &mut self,
-        request: Request,
+        request: Box<Request>,
         context: &RequestContext,
         mut hook_verdicts: Vec<HookVerdict>,
     ) -> Result<Reply, NotDone> {
         let RequestContext { access, idempotency_keys: keys } = context;
-        let proposal = match request {
+        // Boxed: the large ones of which most requests are none. The future of a request has room for
+        // the largest that is not, and is copied to the heap for each.
+        let Proposal { action, reply } = match *request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send, access).await?,
             Request::Resolve(resolve) => self.resolve(resolve, hook_verdicts.pop(), access).await?,
             Request::ResolveAll(answers) => {
-                return self.resolve_all(answers, hook_verdicts, context).await;
+                return Box::pin(self.resolve_all(answers, hook_verdicts, context)).await;
             }
             Request::Cancel => self.cancel(),
             Request::Wake if self.state.is_expired(self.services.clock.now()) => {
@@ -147,18 +149,20 @@ impl LiveConversation {
                 return Ok(Reply::Woken);
             }
             Request::Wake => self.wake(),
-            Request::Schedule(request) => self.schedule(*request, access).await?,
+            Request::Schedule(request) => Box::pin(self.schedule(*request, access)).await?,
             Request::Unschedule(request) => self.unschedule(request, access),
             Request::Withdraw(request) => self.withdraw(request, access),
             Request::CancelTurn(request) => self.cancel_turn(request, access),
             Request::Rewind(request) => self.rewind(*request, access),
-            Request::Regenerate(request) => self.regenerate(*request, access).await?,
+            Request::Regenerate(request) => Box::pin(self.regenerate(*request, access)).await?,
             Request::Extend(request) => self.extend(request, access)?,
             Request::Delete => return self.delete(keys, DeletionReason::Request).await,
             Request::DeleteFor(reason) => return self.delete(keys, reason).await,
             Request::DeleteIf(condition) => return self.delete_if(keys, condition).await,
-            Request::EraseSubject(alias) => return self.erase_subject(&alias).await,
-            Request::Spawn(spawn) => self.spawn(*spawn).await?,
+            Request::EraseSubject(alias) => {
+                return Box::pin(self.erase_subject(&alias)).await;
+            }
+            Request::Spawn(spawn) => Box::pin(self.spawn(*spawn)).await?,
             Request::ChildEnded(ended) => propose(Action::ChildEnded(*ended), |_| Reply::Noted),
             Request::Abandon(create) => {
                 let usage = self.state.usage;
@@ -172,14 +176,14 @@ impl LiveConversation {
             Request::External(ExternalRequest::Progress { call, proof, progress }) => {
                 return self.external_progress(&call, &proof, progress);
             }
-            Request::External(request) => self.external(request).await?,
+            Request::External(request) => Box::pin(self.external(request)).await?,
             Request::Dispatch(dispatch) => {
                 return Err(RequestError::ToolNotFound(dispatch.tool).into());
             }
             Request::Fork(_) => return Err(Rejection::ConversationExists.into()),
         };
-        let transition = self.decide(proposal.action)?;
-        let reply = (proposal.reply)(&transition.events);
+        let transition = self.decide(action)?;
+        let reply = reply(&transition.events);
         let responses = self.responses(keys, &reply);
         let is_new = !self.state.exists();
         self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
@@ -434,4 +438,22 @@ pub(super) fn propose(
     reply: impl FnOnce(&[Event]) -> Reply + Send + 'static,
 ) -> Proposal {
     Proposal { action, reply: Box::new(reply) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::tests::future_size;
+
+    type Live = &'static mut LiveConversation;
+    type Myself = &'static ActorRef<ConversationMsg>;
+
+    /// It is copied to the heap for each request.
+    #[test]
+    fn a_request_has_no_room_for_what_few_of_them_need() {
+        let size = future_size(|(live, myself, delivery): (Live, Myself, Box<Delivery>)| {
+            live.deliver(myself, delivery, Vec::new())
+        });
+        assert!(size < 4 << 10, "{size}");
+    }
 }

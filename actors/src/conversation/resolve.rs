@@ -79,9 +79,13 @@ impl LiveConversation {
             if let ResolutionAnswer::Result(value) = &mut resolve.answer {
                 let hold = BlobHold::of_conversation(&self.id, self.services.clock.now());
                 let blobs = TenantBlobs::new(&*self.services.blobs, &self.id).holding(&hold);
-                with_store_timeout(blobs::extract_media(blobs, value)).await?;
+                // Boxed, as what follows: an approval needs neither.
+                Box::pin(with_store_timeout(blobs::extract_media(blobs, value))).await?;
             }
-            self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict).await?;
+            if let Some(edit) = edit {
+                let judged = self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict);
+                Box::pin(judged).await?;
+            }
         }
         resolve.args_fingerprint = self.fingerprint_to_approve(&call, &resolve);
         let (before, revoked) = (self.state.clone(), resolve.revoked.clone());

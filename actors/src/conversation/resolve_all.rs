@@ -70,7 +70,7 @@ impl LiveConversation {
             });
         }
         if !questions.is_empty() {
-            let request = Request::ResolveAll(answers);
+            let request = Box::new(Request::ResolveAll(answers));
             return Err(NotDone::AsksHooks(Box::new(HookQuestions {
                 request,
                 questions,

@@ -1,6 +1,7 @@
 //! What a live conversation tells of itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use abide_conversation::State;
 use abide_conversation::ids::CallId;
@@ -15,7 +16,7 @@ use crate::streaming::StreamingMessage;
 /// A live conversation at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inspection {
-    pub state: State,
+    pub state: Arc<State>,
     #[serde(rename = "held")]
     pub claim: Claim,
     pub streaming: Option<StreamingMessage>,

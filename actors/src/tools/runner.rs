@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use abide_conversation::event::EffectiveArgs;
 use abide_conversation::message::{ErrorType, Outcome};
+use futures::FutureExt;
 use serde_json::Value;
 
 use super::http::Http;
@@ -69,7 +70,7 @@ impl Runner {
         self: &Arc<Self>,
         tool: &Tool,
         gate: &Gate,
-        run: Run,
+        mut run: Box<Run>,
         progress: impl Fn(Value) + Send + Sync,
     ) -> ToolReturn {
         let Some(middlewares) = self.middleware_for(tool, gate) else {
@@ -78,7 +79,7 @@ impl Runner {
         if middlewares.is_empty() || !is_granted(tool, &run) {
             return self.run(tool, run, progress).await;
         }
-        let run = Run { grant: run.grant.with_defaults(&tool.parameters), ..run };
+        run.grant = run.grant.with_defaults(&tool.parameters);
         let chain = Chain::new(middlewares, tool, gate, Terminal::Tool(Arc::clone(self)));
         let (returned, record) = Box::pin(chain.run(run, &progress)).await;
         ToolReturn { effective_args: record.effective, ..returned }
@@ -91,8 +92,8 @@ impl Runner {
         &self,
         tool: &Tool,
         gate: &Gate,
-        run: Run,
-    ) -> Result<(Run, Option<EffectiveArgs>), Box<ToolReturn>> {
+        mut run: Box<Run>,
+    ) -> Result<(Box<Run>, Option<EffectiveArgs>), Box<ToolReturn>> {
         let middlewares = self.middleware_for(tool, gate);
         let middlewares = middlewares.ok_or_else(|| Box::new(ToolReturn::error(NOT_CONFIGURED)))?;
         if middlewares.is_empty() {
@@ -103,7 +104,10 @@ impl Runner {
         let continues =
             returned.outcome.is_ok() && returned.halt.is_none() && returned.input_request.is_none();
         match record.child_grant.filter(|_| continues) {
-            Some(grant) => Ok((Run { grant, ..run }, record.effective)),
+            Some(grant) => {
+                run.grant = grant;
+                Ok((run, record.effective))
+            }
             None => Err(Box::new(ToolReturn { effective_args: record.effective, ..returned })),
         }
     }
@@ -123,7 +127,7 @@ impl Runner {
     pub(crate) async fn run(
         &self,
         tool: &Tool,
-        mut run: Run,
+        mut run: Box<Run>,
         progress: impl Fn(Value) + Send + Sync,
     ) -> ToolReturn {
         if !is_granted(tool, &run) {
@@ -144,7 +148,7 @@ impl Runner {
     pub(super) async fn execute(
         &self,
         tool: &Tool,
-        run: Run,
+        run: Box<Run>,
         progress: &(impl Fn(Value) + Send + Sync),
     ) -> ToolReturn {
         let Some(server) = tool.server() else { return ToolReturn::error(NOT_ON_SERVER) };
@@ -185,14 +189,17 @@ fn is_granted(tool: &Tool, run: &Run) -> bool {
 }
 
 /// Waits for the run, and returns a timeout error if it exceeds the limit.
-pub(super) async fn run_within(
+///
+/// Not an `async` function, whose future would have room for the run twice.
+pub(super) fn run_within(
     limit: Duration,
     run: impl Future<Output = ToolReturn>,
-) -> ToolReturn {
-    match tokio::time::timeout(limit, run).await {
-        Ok(returned) => returned,
-        Err(_) => ToolReturn::timeout(format!("timed out after {}", format_timeout(limit))),
-    }
+) -> impl Future<Output = ToolReturn> {
+    tokio::time::timeout(limit, run).map(move |done| {
+        done.unwrap_or_else(|_| {
+            ToolReturn::timeout(format!("timed out after {}", format_timeout(limit)))
+        })
+    })
 }
 
 /// Holds a result to what may travel between nodes: a larger one becomes an error.

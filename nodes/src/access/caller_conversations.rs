@@ -9,6 +9,8 @@ use abide_conversation::{ConversationId, Scoped, State};
 use abide_registry::router::ConversationRouter;
 use abide_registry::store::Store;
 
+use futures::TryFutureExt;
+
 use super::Allowed;
 use super::permission::{ConversationPermission, CreateConversations};
 use crate::problem::Problem;
@@ -28,15 +30,15 @@ impl CallerConversations {
     }
 
     /// Carries a request to its conversation, which judges it.
-    pub(crate) async fn deliver<P: ConversationPermission>(
+    pub(crate) fn deliver<P: ConversationPermission>(
         &self,
         allowed: &Allowed<P>,
         id: &Scoped<ConversationId>,
         request: Request,
         idempotency_keys: Vec<IdempotencyKey>,
-    ) -> Result<Reply, Problem> {
+    ) -> impl Future<Output = Result<Reply, Problem>> {
         let context = RequestContext { access: allowed.access(), idempotency_keys };
-        Ok(self.0.deliver_for(id, request, context).await?)
+        self.0.deliver_for(id, request, context).map_err(Problem::from)
     }
 
     /// Creates a conversation, or begins a fork, which its original judges.

@@ -1,5 +1,7 @@
 //! Conversation actors: a listing of the live and the quarantined ones, and one conversation in detail.
 
+use std::sync::Arc;
+
 use abide_actors::diagnosis;
 use abide_actors::identity::NodeName;
 use abide_conversation::identity::Role;
@@ -85,7 +87,7 @@ pub(super) async fn get(
         state = live.state.clone();
         inspection = Some(live);
     } else {
-        let stored = admin.conversations.stored_state(&id).await?;
+        let stored = admin.conversations.stored_state(&id).await?.map(Arc::new);
         state = stored.ok_or_else(|| Problem::not_found("conversation"))?;
         body = without_actor(&id, &state);
         inspection = None;

@@ -195,12 +195,16 @@ pub(super) async fn send(
     let keys = idempotency.keys(&allowed, fingerprint);
     let sent = match deliver_at {
         None => deliver(&api, &allowed, &id, message, keys).await?,
-        Some(at) => match scheduled::deliver(&api, &allowed, &id, (message, at), keys).await? {
-            Accepted::Sent(sent) => sent,
-            Accepted::Scheduled(reply) => {
-                return Ok((StatusCode::ACCEPTED, None, Json(SendReply::Scheduled(reply))));
+        Some(at) => {
+            // Boxed: most messages are for now.
+            let scheduled = scheduled::deliver(&api, &allowed, &id, (message, at), keys);
+            match Box::pin(scheduled).await? {
+                Accepted::Sent(sent) => sent,
+                Accepted::Scheduled(reply) => {
+                    return Ok((StatusCode::ACCEPTED, None, Json(SendReply::Scheduled(reply))));
+                }
             }
-        },
+        }
     };
     let span = trace::root_of(&id, &sent.turn_id).map(|root| Extension(TurnExtension(root)));
     Ok(match wait::after(&api, &allowed, &id, sent.seq, wait).await? {

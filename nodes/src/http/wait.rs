@@ -102,7 +102,20 @@ pub(super) async fn after<P: ConversationPermission>(
     seq: Seq,
     wait: Option<Duration>,
 ) -> Result<Option<TurnReport>, Problem> {
-    let Some(wait) = wait else { return Ok(None) };
+    match wait {
+        // Boxed: most requests do not wait.
+        Some(wait) => Box::pin(wait_within(api, allowed, id, seq, wait)).await,
+        None => Ok(None),
+    }
+}
+
+async fn wait_within<P: ConversationPermission>(
+    api: &Api,
+    allowed: &Allowed<P>,
+    id: &Scoped<ConversationId>,
+    seq: Seq,
+    wait: Duration,
+) -> Result<Option<TurnReport>, Problem> {
     let give_up_at = Instant::now() + wait;
     let Ok(_permit) = api.waiting_requests.try_acquire() else { return Ok(None) };
     let Some(summary) = api.store.summary(id).await? else { return Ok(None) };

@@ -37,7 +37,7 @@ impl ConversationRouter {
             Err(error) => return Err(error),
         };
         for _ in 0..MAX_DELETION_ATTEMPTS {
-            match self.route_in_time(id, request.clone(), context.clone()).await {
+            match self.route_in_time(id, Box::new(request.clone()), context.clone()).await {
                 // More may be spawned meanwhile.
                 Err(RequestError::ChildrenRemain) => {
                     Box::pin(self.delete_children(id, reason)).await?;

@@ -1,5 +1,7 @@
 //! What a conversation is like now, live or not, here or elsewhere.
 
+use std::sync::Arc;
+
 use abide_actors::conversation::ConversationMsg;
 use abide_actors::journal::Claim;
 use abide_actors::request::{Inspection, RequestError};
@@ -33,17 +35,18 @@ impl ConversationRouter {
     async fn present_state(
         &self,
         id: &Scoped<ConversationId>,
-    ) -> Result<Option<(State, Overlay)>, RequestError> {
+    ) -> Result<Option<(Arc<State>, Overlay)>, RequestError> {
         match self.inspect(id).await.filter(|live| live.state.exists()) {
             Some(live) => Ok(Some(live_state(live))),
-            None => self.state_elsewhere(id).await,
+            // Boxed: most that are asked for are live here.
+            None => Box::pin(self.state_elsewhere(id)).await,
         }
     }
 
     async fn state_elsewhere(
         &self,
         id: &Scoped<ConversationId>,
-    ) -> Result<Option<(State, Overlay)>, RequestError> {
+    ) -> Result<Option<(Arc<State>, Overlay)>, RequestError> {
         let holder = self.find_holder(id).await?;
         if let Some((_, location @ Location::There(_))) = &holder {
             let asked = self.at_location(location, Inspect { id: id.clone() }).await;
@@ -54,7 +57,7 @@ impl ConversationRouter {
         }
         let claim = holder.map(|(claim, _)| claim);
         let stored = self.stored_state(id).await?;
-        Ok(stored.map(|state| (state, Overlay { claim, ..Overlay::default() })))
+        Ok(stored.map(|state| (Arc::new(state), Overlay { claim, ..Overlay::default() })))
     }
 
     /// The claim on a conversation if a live member holds it, and where that member is.
@@ -107,7 +110,7 @@ impl ConversationRouter {
 }
 
 /// The state of a live actor, and what the actor adds.
-fn live_state(live: Inspection) -> (State, Overlay) {
+fn live_state(live: Inspection) -> (Arc<State>, Overlay) {
     let Inspection { state, claim, streaming, progress, .. } = live;
     (state, Overlay { claim: Some(claim), streaming, progress })
 }

@@ -104,8 +104,9 @@ impl ModelStep<'_> {
             content: reply.content.clone(),
             tool_calls: reply.calls.iter().map(call_json).collect(),
         };
-        let hooks = &self.definition.hooks;
-        post::judge_message(self.caller(), hooks, &self.hook_context(), &payload).await
+        let (hooks, context) = (&self.definition.hooks, self.hook_context());
+        // Boxed: most agents have no such hook.
+        Box::pin(post::judge_message(self.caller(), hooks, &context, &payload)).await
     }
 
     /// The verdicts of `PreToolUse` hooks on the calls, in call order; `None` if no hook is asked.

@@ -94,8 +94,9 @@ fn runner() -> Runner {
 async fn call_tool(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
-    let returned =
-        runner().run(&tool(url, &more), a_run("send", json!({"to": "a"})), progress).await;
+    let returned = runner()
+        .run(&tool(url, &more), Box::new(a_run("send", json!({"to": "a"}))), progress)
+        .await;
     (returned, reports.into_inner().unwrap())
 }
 
@@ -145,7 +146,7 @@ async fn a_second_attempt_has_the_same_key() {
     let (runner, tool) = (runner(), tool(&url, &json!({})));
     for attempt in [1, 2] {
         let run = Run { attempt: Attempt::new(attempt), turn: None, ..a_run("send", json!({})) };
-        assert_eq!(runner.run(&tool, run, |_| {}).await, ToolReturn::ok(attempt));
+        assert_eq!(runner.run(&tool, Box::new(run), |_| {}).await, ToolReturn::ok(attempt));
     }
     for (at, (headers, body)) in received.lock().unwrap().iter().enumerate() {
         assert_eq!(headers["idempotency-key"], "c1/call_1");
@@ -323,7 +324,7 @@ async fn a_tool_reads_the_state_and_its_answer_changes_it() {
     let (url, received) = server(vec![json_answer(answer), json_answer("1")]).await;
     let state = json!({"seen": 1}).as_object().unwrap().clone();
     let run = Run { state: Arc::new(state), ..a_run("send", json!({"to": "a"})) };
-    let returned = runner().run(&tool(&url, &json!({})), run, |_| {}).await;
+    let returned = runner().run(&tool(&url, &json!({})), Box::new(run), |_| {}).await;
     let changes = json!({"seen": 2, "old": null}).as_object().unwrap().clone();
     assert_eq!(returned, ToolReturn::ok(1).with_state(changes));
     let without = call_tool(&url, json!({})).await.0;

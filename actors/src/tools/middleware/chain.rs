@@ -66,7 +66,7 @@ impl Chain {
     /// Takes a granted run through the whole chain, within the tool's `run_timeout`.
     pub(in crate::tools) async fn run(
         self,
-        run: Run,
+        run: Box<Run>,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> (ToolReturn, ArgsRecord) {
         let Some(limit) = self.tool.server().map(|server| server.run_timeout) else {
@@ -92,7 +92,7 @@ impl Chain {
                     // Progress is lossy.
                     let _ = progress.try_send(payload);
                 };
-                runner.execute(&self.tool, run.clone(), &report).await
+                runner.execute(&self.tool, Box::new(run.clone()), &report).await
             }
             Terminal::Child => {
                 self.with_record(|record| record.child_grant = Some(run.grant.clone()));

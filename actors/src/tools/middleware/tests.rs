@@ -101,7 +101,7 @@ impl Scene {
 
     async fn run(&self, args: Value) -> ToolReturn {
         let tool = &self.definition.tools[0];
-        self.runner.call(tool, &self.gate(), a_run(&tool.name, args), |_| {}).await
+        self.runner.call(tool, &self.gate(), Box::new(a_run(&tool.name, args)), |_| {}).await
     }
 
     fn seen(&self) -> Vec<String> {
@@ -187,7 +187,7 @@ async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
     let planning = State { planning_override: Some(true), ..State::default() };
     let gate = Gate::new(scene.definition.clone(), &planning);
     let tool = &scene.definition.tools[0];
-    let returned = scene.runner.call(tool, &gate, a_run("t", json!({})), |_| {}).await;
+    let returned = scene.runner.call(tool, &gate, Box::new(a_run("t", json!({}))), |_| {}).await;
     let denied = "permission denied: t is refused by phase: plan";
     assert_eq!(returned.outcome, Outcome::Err(denied.to_owned(), ErrorType::PermissionDenied));
     assert_eq!(returned.effective_args.unwrap().verdict.decision, Decision::Deny);
@@ -268,7 +268,7 @@ async fn progress_comes_through_and_results_keep_their_bound() {
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let run = a_run("t", json!({"do": "report"}));
-    scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, progress).await;
+    scene.runner.call(&scene.definition.tools[0], &scene.gate(), Box::new(run), progress).await;
     assert_eq!(*reports.lock().unwrap(), [json!(0), json!(1), json!(2)]);
     let huge = answers(ToolReturn::ok("x".repeat(2_000_000)));
     let larger = ToolReturn::error("the result is larger than 1 MB");
@@ -279,7 +279,8 @@ async fn progress_comes_through_and_results_keep_their_bound() {
 async fn a_run_without_a_grant_meets_no_middleware() {
     let scene = scene_of(obedient(), answers(ToolReturn::ok("let in")));
     let run = a_run("other", json!({}));
-    let returned = scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, |_| {}).await;
+    let returned =
+        scene.runner.call(&scene.definition.tools[0], &scene.gate(), Box::new(run), |_| {}).await;
     let Outcome::Err(_, error_type) = returned.outcome else { panic!("{returned:?}") };
     assert_eq!(error_type, ErrorType::PermissionDenied);
     assert_eq!(scene.seen(), Vec::<String>::new());
@@ -299,8 +300,10 @@ async fn middleware_surrounds_the_start_of_a_child() {
     let ask = async |action| {
         let scene = scene_of(kid(), action);
         let run = a_run("kid", json!({"prompt": "tea"}));
-        let reply =
-            scene.runner.run_child_middleware(&scene.definition.tools[0], &scene.gate(), run).await;
+        let reply = scene
+            .runner
+            .run_child_middleware(&scene.definition.tools[0], &scene.gate(), Box::new(run))
+            .await;
         reply
             .map(|(run, effective)| (run.grant.into_args(), effective.is_some()))
             .map_err(|it| it.outcome)

@@ -16,7 +16,7 @@ use crate::tools::{Run, ToolReturn};
 pub(in crate::tools) async fn run_call(
     native: Arc<dyn NativeTool>,
     dependencies: Arc<Dependencies>,
-    run: Run,
+    run: Box<Run>,
     report: &(impl Fn(Value) + Send + Sync),
 ) -> ToolReturn {
     let work = |progress| async move {

@@ -66,7 +66,7 @@ async fn run_call(extensions: Extensions, native: &str, args: Value) -> ToolRetu
     let definition = Arc::new(Definition::parse(source, &extensions).unwrap().definition);
     let runner = Arc::new(runner(extensions));
     let gate = Gate::new(definition.clone(), &State::default());
-    runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
+    runner.call(&definition.tools[0], &gate, Box::new(a_run("t", args)), |_| {}).await
 }
 
 fn invalid(why: &str) -> ToolReturn {

@@ -23,7 +23,7 @@ async fn run_with(
     let runner = runner(extensions);
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
-    let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;
+    let returned = runner.run(&definition.tools[0], Box::new(a_run("t", args)), progress).await;
     (returned, reports.into_inner().unwrap())
 }
 

@@ -136,7 +136,7 @@ async fn a_tool_that_went_between_two_calls_is_an_error_result() {
     let tool = rig.toolbox().await.tool("docs_young").unwrap().clone();
     rig.text("shrink", json!({"name": "young"})).await;
     let run = crate::tools::fixtures::a_run("docs_young", json!({}));
-    let returned = rig.runner.run(&tool, run, |_| {}).await;
+    let returned = rig.runner.run(&tool, Box::new(run), |_| {}).await;
     assert!(
         matches!(returned.outcome, abide_conversation::message::Outcome::Err(..)),
         "{returned:?}"

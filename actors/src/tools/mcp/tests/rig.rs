@@ -170,7 +170,7 @@ impl Rig {
     pub(super) async fn run(&self, run: Run, progress: impl Fn(Value) + Send + Sync) -> ToolReturn {
         let toolbox = self.toolbox().await;
         let tool = toolbox.tool(run.grant.tool()).expect("there is such a tool").clone();
-        self.runner.run(&tool, run, progress).await
+        self.runner.run(&tool, Box::new(run), progress).await
     }
 
     pub(super) async fn call(&self, tool: &str, args: Value) -> Outcome {
