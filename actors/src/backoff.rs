@@ -50,7 +50,8 @@ struct BackoffScope {
 }
 
 impl Backoffs {
-    /// Runs an activity whose delays are listed here.
+    /// Runs an activity whose delays are listed here. It is not an `async` function: the future of one
+    /// has room for its argument twice.
     pub(crate) fn scope<T>(
         &self,
         activity: String,

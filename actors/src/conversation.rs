@@ -230,7 +230,7 @@ impl LiveConversation {
     async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {
         self.idle.is_dormant = self.services.lease.is_draining();
         if self.origin != Origin::New {
-            // Boxed: what is new, as most are, needs nothing of that.
+            // Boxed: a new conversation, as most are, skips this.
             Box::pin(self.revive()).await?;
             self.compile_turn_tools().await;
             self.reconcile(myself);
@@ -436,14 +436,15 @@ fn is_ending(myself: &ActorRef<ConversationMsg>) -> bool {
     myself.get_status() >= ActorStatus::Draining
 }
 
-/// Gives a store operation its time; after that its outcome is unknown.
+/// Gives a store operation its time, which begins now; after that its outcome is unknown.
 fn with_store_timeout<T>(
     operation: impl Future<Output = Result<T, StoreError>>,
 ) -> impl Future<Output = Result<T, StoreError>> {
     with_timeout(STORE_TIMEOUT, operation)
 }
 
-/// Not an `async` function, whose future would have room for the operation twice.
+/// Gives an operation this time, which begins now. It is not an `async` function: the future of one has
+/// room for its argument twice.
 fn with_timeout<T>(
     timeout: Duration,
     operation: impl Future<Output = Result<T, StoreError>>,

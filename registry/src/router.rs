@@ -109,17 +109,17 @@ impl ConversationRouter {
         request: Request,
         context: RequestContext,
     ) -> Result<Reply, RequestError> {
+        // It passes through many futures, each of which would have room for it.
+        let request = Box::new(request);
         let first_reply = self.check_exists(id, &request, &context.idempotency_keys).await?;
         if let Some(first_reply) = first_reply {
             return Ok(first_reply);
         }
-        // It passes through many futures, each of which would have room for it.
-        let request = Box::new(request);
         match &*request {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.route(id, request, context).await,
-            // Boxed: what few requests need would make the future of each of them twice as large, which
-            // is copied into the future of its HTTP request.
+            // Large futures that few requests need are boxed: the future of every request has room for
+            // the largest that is not, and is copied into that of its HTTP request.
             Request::Delete | Request::DeleteFor(_) | Request::DeleteIf(_) => {
                 Box::pin(self.delete(id, &request, context)).await
             }
@@ -164,6 +164,7 @@ impl ConversationRouter {
         for _ in 0..MAX_DELIVERY_ATTEMPTS {
             let outcome = match self.ensure_started(id).await? {
                 Location::Here(handle) => deliver_to_actor(&handle, request, context).await?,
+                // Boxed: the call to the other node costs far more than that.
                 Location::There(member) => {
                     Box::pin(self.deliver_to_member(&member, id, request, context)).await?
                 }
@@ -387,7 +388,7 @@ mod tests {
 
     /// It is copied into the future of its HTTP request.
     #[test]
-    fn a_request_has_no_room_for_what_few_of_them_need() {
+    fn the_future_of_a_request_stays_small() {
         type Parts = (&'static ConversationRouter, &'static Scoped<ConversationId>, Request);
         fn future_size<F: Future>(_: impl FnOnce(Parts) -> F) -> usize {
             size_of::<F>()
@@ -395,6 +396,6 @@ mod tests {
         let size = future_size(|(router, id, request)| {
             router.deliver_for(id, request, RequestContext::of_the_program(Vec::new()))
         });
-        assert!(size < 3 << 10, "{size}");
+        assert!(size < 3 << 10, "{size} bytes: box what few requests need");
     }
 }

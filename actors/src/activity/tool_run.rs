@@ -102,18 +102,18 @@ pub(super) async fn tool_run(
         environment,
     });
     let runner = &ctx.services.runner;
-    // Boxed: a call that this node runs itself needs none of what the others need.
     if is_sub_agent {
-        return Ok(match Box::pin(runner.run_child_middleware(tool, &gate, run)).await {
+        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
             Ok((run, ran)) => {
-                let call = SubAgentCall { tool, gate, child: to_run.child, run, ran };
-                Box::pin(child::spawn(ctx, call)).await
+                let sub_agent = SubAgentCall { tool, gate, child: to_run.child, run, ran };
+                // Boxed: most tools are no sub-agents.
+                Box::pin(child::spawn(ctx, sub_agent)).await
             }
             Err(instead) => tool_outcome(call, attempt, *instead),
         });
     }
     if let (Some(target), Some(server)) = (tool.queue(), tool.server()) {
-        return Ok(match Box::pin(runner.run_child_middleware(tool, &gate, run)).await {
+        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
             Ok((_, ran)) => external::queue((call, attempt), target, server.on_interrupt, ran),
             Err(instead) => tool_outcome(call, attempt, *instead),
         });

@@ -85,7 +85,8 @@ impl LiveConversation {
     /// Deletes a child that has done nothing yet if its parent is gone, or does not wait for it any
     /// more. Returns whether it did.
     pub(super) async fn delete_if_unawaited(&mut self) -> Result<bool, StoreError> {
-        match self.state.parent.clone().filter(|_| self.state.is_newborn_child()) {
+        let parent = self.state.parent.as_ref().filter(|_| self.state.is_newborn_child()).cloned();
+        match parent {
             // Boxed: most conversations have no parent.
             Some(parent) => Box::pin(self.delete_unless_awaited_by(&parent)).await,
             None => Ok(false),

@@ -134,8 +134,8 @@ impl LiveConversation {
         mut hook_verdicts: Vec<HookVerdict>,
     ) -> Result<Reply, NotDone> {
         let RequestContext { access, idempotency_keys: keys } = context;
-        // Boxed: the large ones of which most requests are none. The future of a request has room for
-        // the largest that is not, and is copied to the heap for each.
+        // Large futures that few requests need are boxed: the future of every request has room for the
+        // largest that is not, and is copied to the heap.
         let Proposal { action, reply } = match *request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send, access).await?,
@@ -450,10 +450,10 @@ mod tests {
 
     /// It is copied to the heap for each request.
     #[test]
-    fn a_request_has_no_room_for_what_few_of_them_need() {
+    fn the_future_of_a_request_stays_small() {
         let size = future_size(|(live, myself, delivery): (Live, Myself, Box<Delivery>)| {
             live.deliver(myself, delivery, Vec::new())
         });
-        assert!(size < 4 << 10, "{size}");
+        assert!(size < 4 << 10, "{size} bytes: box what few requests need");
     }
 }

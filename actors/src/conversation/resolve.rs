@@ -79,7 +79,7 @@ impl LiveConversation {
             if let ResolutionAnswer::Result(value) = &mut resolve.answer {
                 let hold = BlobHold::of_conversation(&self.id, self.services.clock.now());
                 let blobs = TenantBlobs::new(&*self.services.blobs, &self.id).holding(&hold);
-                // Boxed, as what follows: an approval needs neither.
+                // Boxed, like the next: an approval that edits nothing needs neither.
                 Box::pin(with_store_timeout(blobs::extract_media(blobs, value))).await?;
             }
             if let Some(edit) = edit {

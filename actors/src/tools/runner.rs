@@ -100,7 +100,7 @@ impl Runner {
             return Ok((run, None));
         }
         let chain = Chain::new(middlewares, tool, gate, Terminal::Child);
-        let (returned, record) = chain.run(run.clone(), &|_| {}).await;
+        let (returned, record) = Box::pin(chain.run(run.clone(), &|_| {})).await;
         let continues =
             returned.outcome.is_ok() && returned.halt.is_none() && returned.input_request.is_none();
         match record.child_grant.filter(|_| continues) {
@@ -188,9 +188,8 @@ fn is_granted(tool: &Tool, run: &Run) -> bool {
     run.grant.tool() == tool.name
 }
 
-/// Waits for the run, and returns a timeout error if it exceeds the limit.
-///
-/// Not an `async` function, whose future would have room for the run twice.
+/// Waits for the run, and returns a timeout error if it exceeds the limit, which begins now. It is not
+/// an `async` function: the future of one has room for its argument twice.
 pub(super) fn run_within(
     limit: Duration,
     run: impl Future<Output = ToolReturn>,

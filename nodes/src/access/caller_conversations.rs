@@ -8,7 +8,6 @@ use abide_conversation::identity::Participants;
 use abide_conversation::{ConversationId, Scoped, State};
 use abide_registry::router::ConversationRouter;
 use abide_registry::store::Store;
-
 use futures::TryFutureExt;
 
 use super::Allowed;
@@ -29,7 +28,8 @@ impl CallerConversations {
         &self.0
     }
 
-    /// Carries a request to its conversation, which judges it.
+    /// Carries a request to its conversation, which judges it. It is not an `async` function: the future
+    /// of one has room for its arguments twice.
     pub(crate) fn deliver<P: ConversationPermission>(
         &self,
         allowed: &Allowed<P>,

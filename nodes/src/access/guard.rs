@@ -183,7 +183,7 @@ impl Guard {
         let rules = self.rules();
         let mut credential = match key_id(&presented.bearer) {
             Some(id) => self.verify_key(&rules, id, &presented.bearer).await?,
-            // Boxed, as what follows: what was verified a moment ago, and keys, need neither.
+            // Boxed, like the next: most credentials are remembered, or bare keys.
             None => Box::pin(rules.verify_token(&presented.bearer, now)).await?,
         };
         if let Some(person) = &presented.on_behalf_of {

@@ -38,7 +38,7 @@ impl ConversationRouter {
     ) -> Result<Option<(Arc<State>, Overlay)>, RequestError> {
         match self.inspect(id).await.filter(|live| live.state.exists()) {
             Some(live) => Ok(Some(live_state(live))),
-            // Boxed: most that are asked for are live here.
+            // Boxed: a read of the store, or a call to another node, costs far more than that.
             None => Box::pin(self.state_elsewhere(id)).await,
         }
     }

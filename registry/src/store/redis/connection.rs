@@ -280,7 +280,8 @@ impl Open {
             Open::Many(open) => {
                 let route = Route::with_key(tag.key(""), SlotAddr::Master);
                 let route = SingleNodeRoutingInfo::SpecificNode(route);
-                // Boxed: it is thrice what all others need, and stands in the future of every command.
+                // Boxed: it is three times as large as what the other kinds need, and the future of every
+                // command would have room for it.
                 Box::pin(open.route_pipeline(commands.clone(), 0, count, route)).await
             }
             Open::Simulated(open) => open.send(commands).await,
