@@ -18,7 +18,7 @@ use super::external;
 use super::limited::wait_for_places;
 use super::outcome::tool_outcome;
 use crate::assigns::Assigns;
-use crate::definition::{Builtin, Definition};
+use crate::definition::{Builtin, Definition, Tool};
 use crate::journal::StoreError;
 use crate::tools::mcp::Listings;
 use crate::tools::runner::NOT_GRANTED;
@@ -73,16 +73,8 @@ pub(super) async fn tool_run(
     } else {
         tool_environment(ctx, &definition, &gate)
     };
-    let works_on_files = tool.builtin().is_some_and(Builtin::needs_workspace);
-    let server = tool.server().filter(|_| works_on_files);
-    if let (None, Some(server)) = (&environment.storage, server) {
-        // The storage is journalled before the first file exists: the call that creates the file
-        // may never have a result. A disk that hangs makes the run hang, too, which then times out.
-        let opening = open_workspace(ctx, environment.workspace.clone());
-        if let Ok(Some(storage)) = timeout(server.run_timeout, opening).await {
-            let root = environment.workspace.root_name();
-            return Ok(Action::WorkspaceOpened { root, storage });
-        }
+    if let Some(opened) = open_storage(ctx, tool, &environment).await {
+        return Ok(opened);
     }
     let callback = external::callback(ctx, tool, call, attempt).await;
     let run = Box::new(Run {
@@ -125,6 +117,22 @@ pub(super) async fn tool_run(
         return Ok(external::await_callback(call, attempt, returned.effective_args));
     }
     Ok(attempt_end(ctx, (call, attempt), tool.server(), returned))
+}
+
+/// The storage of the files that the tool works on, if it is not journalled yet. It is journalled before
+/// the first file exists: the call that creates the file may never have a result. A disk that hangs makes
+/// the run hang, too, which then times out.
+async fn open_storage(
+    ctx: &ActivityContext,
+    tool: &Tool,
+    environment: &ToolEnvironment,
+) -> Option<Action> {
+    let works_on_files = tool.builtin().is_some_and(Builtin::needs_workspace);
+    let server = tool.server().filter(|_| works_on_files && environment.storage.is_none())?;
+    let opening = open_workspace(ctx, environment.workspace.clone());
+    let storage = timeout(server.run_timeout, opening).await.ok()??;
+    let root = environment.workspace.root_name();
+    Some(Action::WorkspaceOpened { root, storage })
 }
 
 /// Makes a workspace that was not used before, and names the storage that it is on; `None` if there

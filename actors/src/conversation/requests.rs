@@ -454,6 +454,6 @@ mod tests {
         let size = future_size(|(live, myself, delivery): (Live, Myself, Box<Delivery>)| {
             live.deliver(myself, delivery, Vec::new())
         });
-        assert!(size < 4 << 10, "{size} bytes: box what few requests need");
+        assert!(size < 3_600, "{size} bytes: box what few requests need");
     }
 }
