@@ -85,7 +85,7 @@ use crate::config::Origin;
 use crate::departures::Departures;
 use crate::operations::Operations;
 pub(crate) use crate::problem;
-use crate::telemetry::measure;
+use crate::telemetry::{RequestMetrics, measure};
 use body_budget::BodyBudget;
 use host::AllowedHosts;
 use problem::{Kind, Problem};
@@ -114,6 +114,7 @@ pub(crate) struct ApiDeps {
     pub(crate) client_state: ClientState,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) requests_in_flight: AtomicUsize,
+    pub(crate) metrics: RequestMetrics,
     pub(crate) bodies: BodyBudget,
     pub(crate) departures: Departures,
     /// One permit for each event stream that encodes frames at the moment.
@@ -279,7 +280,7 @@ async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response
     let admitted = |request| admit(&api, request, next);
     let handle = |request| guard::guard(&api.allowed_hosts, request, admitted);
     let request = lingering::lingering(request);
-    let mut response = measure(&*api.clock, request, handle).await;
+    let mut response = measure(&api.metrics, &*api.clock, request, handle).await;
     mcp::discovery::point_out(&mut response, mcp_challenge);
     if is_openai {
         problem::openai::translate(response)

@@ -24,7 +24,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
 use flood_limit::FloodLimit;
-pub(crate) use http_metrics::{TurnExtension, measure};
+pub(crate) use http_metrics::{RequestMetrics, TurnExtension, measure};
 use log_format::{JsonFields, JsonLine, TextFields};
 pub use otlp::TraceExporter;
 

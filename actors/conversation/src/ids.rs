@@ -3,7 +3,8 @@
 /// Defines a type for one kind of name or id: text that only its own kind compares with.
 ///
 /// The type serializes as the text itself. Attributes before the name go to the type. The crate
-/// that calls the macro depends on `serde`.
+/// that calls the macro depends on `serde`. A copy shares the text: names are copied into events, states,
+/// keys and spans, some hundred times in a turn.
 #[macro_export]
 macro_rules! name_type {
     ($(#[$meta:meta])* $name:ident) => {
@@ -20,11 +21,11 @@ macro_rules! name_type {
             ::serde::Deserialize,
         )]
         #[serde(transparent)]
-        pub struct $name(String);
+        pub struct $name(::std::sync::Arc<str>);
 
         impl $name {
             /// Takes the name unchecked: input is checked where it is parsed.
-            pub fn new(name: impl Into<String>) -> Self {
+            pub fn new(name: impl Into<::std::sync::Arc<str>>) -> Self {
                 Self(name.into())
             }
 
@@ -46,7 +47,7 @@ macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $crate::name_type! {
             $(#[$doc])*
-            #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+            #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String))]
             $name
         }
 

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -20,7 +21,8 @@ const SEPARATOR: char = '/';
 /// the tenant `default`. Two that differ never have the same text, whatever their ids contain. They
 /// sort by their text.
 pub struct Scoped<N> {
-    text: String,
+    /// Copies share it.
+    text: Arc<str>,
     name: PhantomData<fn() -> N>,
 }
 
@@ -38,7 +40,7 @@ impl<N> Scoped<N> {
                 return Err(ScopedError);
             }
         }
-        Ok(Self::of_text(text.to_owned()))
+        Ok(Self::of_text(text))
     }
 
     /// The text.
@@ -67,8 +69,8 @@ impl<N> Scoped<N> {
         self.parts().0 == tenant.as_str()
     }
 
-    fn of_text(text: String) -> Self {
-        Self { text, name: PhantomData }
+    fn of_text(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), name: PhantomData }
     }
 
     fn parts(&self) -> (&str, &str) {
@@ -90,7 +92,7 @@ impl<N: AsRef<str> + for<'a> From<&'a str>> Scoped<N> {
     fn join(tenant: &str, local: &N) -> Self {
         let local = local.as_ref();
         if tenant == DEFAULT && !local.contains(SEPARATOR) {
-            Self::of_text(local.to_owned())
+            Self::of_text(local)
         } else {
             Self::of_text(format!("{tenant}{SEPARATOR}{local}"))
         }

@@ -17,6 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(jiff::Timestamp);
 
 const NANOS_PER_MILLI: i32 = 1_000_000;
+/// The longest texts, of nanoseconds before the year 0, have 33 bytes.
+const MAX_TEXT_BYTES: usize = 40;
 static MILLISECONDS: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 static ALL_DIGITS: DateTimePrinter = DateTimePrinter::new();
 
@@ -59,15 +61,42 @@ impl Timestamp {
     }
 
     /// The text, without the detour over a formatter: each event and each frame has times.
-    fn text(&self) -> String {
+    fn text(&self) -> Text {
         let is_whole = self.0.subsec_nanosecond() % NANOS_PER_MILLI == 0;
         let printer = if is_whole { &MILLISECONDS } else { &ALL_DIGITS };
-        printer.timestamp_to_string(&self.0)
+        let mut text = Text { bytes: [0; MAX_TEXT_BYTES], len: 0 };
+        // Every time has room in it.
+        let _ = printer.print_timestamp(&self.0, &mut text);
+        text
     }
 
     /// The time from another moment to this one; negative if the other is later.
     pub fn duration_since(self, earlier: Self) -> SignedDuration {
         self.0.duration_since(earlier.0)
+    }
+}
+
+/// The text of a moment, in no memory of its own.
+struct Text {
+    bytes: [u8; MAX_TEXT_BYTES],
+    len: usize,
+}
+
+impl Text {
+    fn as_str(&self) -> &str {
+        let text = self.bytes.get(..self.len).unwrap_or_default();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl jiff::fmt::Write for Text {
+    fn write_str(&mut self, more: &str) -> Result<(), jiff::Error> {
+        let room = self.bytes.get_mut(self.len..self.len + more.len());
+        let no_room =
+            || jiff::Error::from_args(format_args!("a time with more than {MAX_TEXT_BYTES} bytes"));
+        room.ok_or_else(no_room)?.copy_from_slice(more.as_bytes());
+        self.len += more.len();
+        Ok(())
     }
 }
 
@@ -93,7 +122,7 @@ impl From<Timestamp> for jiff::Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
+        f.write_str(self.text().as_str())
     }
 }
 
@@ -113,7 +142,7 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.text())
+        to.serialize_str(self.text().as_str())
     }
 }
 
@@ -154,7 +183,11 @@ mod tests {
             let time: Timestamp = serde_json::from_str(&format!("\"{old}\"")).unwrap();
             assert_eq!(time.to_string(), new);
         }
-        assert_eq!(Timestamp::MAX.to_string().parse::<Timestamp>().unwrap(), Timestamp::MAX);
+        let nanosecond = SignedDuration::from_nanos(1);
+        let longest = Timestamp::MIN.checked_add(nanosecond).unwrap();
+        for time in [longest, Timestamp::MIN, Timestamp::MAX] {
+            assert_eq!(time.to_string().parse::<Timestamp>().unwrap(), time);
+        }
     }
 
     #[test]

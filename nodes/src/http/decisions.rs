@@ -117,7 +117,7 @@ pub(super) async fn revoke_of_agent(
         return Ok(StatusCode::NO_CONTENT);
     }
     let missing = || Problem::not_found("decision");
-    let expired = api.catalog.expired(&name, &DecisionId::new(&decision)).await?;
+    let expired = api.catalog.expired(&name, &DecisionId::new(decision.as_str())).await?;
     let decision = expired.ok_or_else(missing)?;
     let target = format!("{}/{}", name.local(), decision.id);
     let act = Act::of_caller(&allowed, "decision.revoke", target);

@@ -3,7 +3,7 @@
 mod payloads;
 
 use std::borrow::Cow;
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 
 use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
@@ -30,6 +30,8 @@ use payloads::{
 
 /// Room for the names of a frame's lines, and for its id.
 const FRAME_LINES_BYTES: usize = 48;
+/// Room for the JSON of a usual frame: text that grows is copied for each doubling.
+const USUAL_JSON_BYTES: usize = 512;
 
 /// A frame. Only the last of those that mirror an event has an id.
 #[derive(Clone, Debug, PartialEq)]
@@ -275,7 +277,9 @@ impl Payload<'_> {
     /// The bytes of a frame with this id.
     pub(super) fn encode(&self, id: Option<impl Display>) -> Bytes {
         // The JSON is `{"event":"…","data":…}`, and compact JSON has no line breaks.
-        let json = serde_json::to_string(self).unwrap_or_default();
+        let mut json = Vec::with_capacity(USUAL_JSON_BYTES);
+        let written = serde_json::to_writer(&mut json, self).ok();
+        let json = written.and_then(|()| std::str::from_utf8(&json).ok()).unwrap_or_default();
         let members = json.strip_prefix(r#"{"event":""#).and_then(|rest| rest.strip_suffix('}'));
         // No name has a quotation mark.
         let (name, data) = members.and_then(|members| members.split_once('"')).unwrap_or_default();
@@ -285,8 +289,8 @@ impl Payload<'_> {
             frame.push_str(part);
         }
         if let Some(id) = id {
-            frame.push_str("\nid: ");
-            frame.push_str(&id.to_string());
+            // Writing to a string does not fail.
+            let _ = write!(frame, "\nid: {id}");
         }
         frame.push_str("\n\n");
         frame.into()

@@ -41,6 +41,7 @@ use crate::readiness::ReadinessNotes;
 use crate::schedule_sender::ScheduleSender;
 use crate::seed_agents;
 use crate::start_error::StartError;
+use crate::telemetry::RequestMetrics;
 
 /// The lease of a node that has its store to itself.
 const ENDLESS_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -211,6 +212,7 @@ impl Shared {
             access: self.access,
             client_state: self.client_state,
             requests_in_flight: AtomicUsize::new(0),
+            metrics: RequestMetrics::default(),
             bodies: BodyBudget::default(),
             departures,
             encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),

@@ -1,11 +1,15 @@
 //! The metrics of a public request, and its span in the trace of its sender.
 
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
 use abide_actors::clock::Clock;
 use abide_actors::trace::{self, Span, SpanContext, SpanKind};
 use abide_conversation::Timestamp;
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
+use metrics::{Counter, Histogram};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -13,30 +17,60 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnExtension(pub(crate) SpanContext);
 
+/// The metrics of public requests. Each is found by its labels once: a recorder copies and hashes all
+/// labels, whenever it is asked.
+#[derive(Default)]
+pub(crate) struct RequestMetrics(RwLock<HashMap<String, RouteMetrics>>);
+
+/// The metrics of a route, by method and status.
+type RouteMetrics = HashMap<(&'static str, StatusCode), (Counter, Histogram)>;
+
+impl RequestMetrics {
+    fn record(&self, route: &str, method: &'static str, status: StatusCode, seconds: f64) {
+        let record = |routes: &HashMap<String, RouteMetrics>| {
+            let (count, times) = routes.get(route)?.get(&(method, status))?;
+            count.increment(1);
+            times.record(seconds);
+            Some(())
+        };
+        let recorded = record(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+        if recorded.is_some() {
+            return;
+        }
+        let mut routes = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let of_route = routes.entry(route.to_owned()).or_default();
+        of_route.entry((method, status)).or_insert_with(|| {
+            let (route, code) = (route.to_owned(), status.as_str().to_owned());
+            let count = metrics::counter!("abide_requests_total",
+                "method" => method, "route" => route.clone(), "status" => code);
+            let times = metrics::histogram!("abide_request_seconds",
+                "method" => method, "route" => route);
+            (count, times)
+        });
+        record(&routes);
+    }
+}
+
 /// Measures a request by its route: labels must not hold what clients chose, such as ids.
 pub(crate) async fn measure<F: Future<Output = Response>>(
+    metrics: &RequestMetrics,
     clock: &dyn Clock,
     request: Request,
     handle: impl FnOnce(Request) -> F,
 ) -> Response {
     let started = Instant::now();
     let began = clock.now();
-    let route = request.extensions().get::<MatchedPath>();
-    let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let method = method_label(request.method());
     let sender = sender(request.headers());
     let response = handle(request).await;
     let status = response.status();
-    let code = status.as_str().to_owned();
-    metrics::counter!("abide_requests_total",
-        "method" => method, "route" => route.clone(), "status" => code)
-    .increment(1);
-    metrics::histogram!("abide_request_seconds", "method" => method, "route" => route.clone())
-        .record(started.elapsed().as_secs_f64());
+    let route = route.as_ref().map_or("other", MatchedPath::as_str);
+    metrics.record(route, method, status, started.elapsed().as_secs_f64());
     if let Some(sender) = sender {
         let turn = response.extensions().get::<TurnExtension>().map(|turn| turn.0);
         let status = u32::from(status.as_u16());
-        end_span(sender, (method, &route, status), turn, (began, clock.now()));
+        end_span(sender, (method, route, status), turn, (began, clock.now()));
     }
     response
 }

@@ -18,7 +18,7 @@ use abide_conversation::{AgentName, ConversationId, Scoped, Tenant, Timestamp};
 use async_trait::async_trait;
 
 use super::{ListError, Page};
-pub(super) use entry::{Entry, IndexMember};
+pub(super) use entry::{Entry, IndexMember, MemberParts};
 pub use index_jobs::{IndexJob, IndexJobs};
 pub(super) use plan::{Plan, Position, merged};
 pub use rebuild::Rebuild;

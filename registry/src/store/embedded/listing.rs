@@ -65,7 +65,7 @@ impl<'t> ListTables<'t> {
             (None, Relisting::Touched | Relisting::Unchanged) if is_new => {
                 Entry::new(summary, &[], None)
             }
-            (None, Relisting::Touched | Relisting::Unchanged) => match before.clone() {
+            (None, Relisting::Touched | Relisting::Unchanged) => match &before {
                 Some(entry) => entry.touched(summary),
                 None => return Ok(()),
             },
@@ -89,19 +89,20 @@ impl<'t> ListTables<'t> {
         before: Option<&Entry>,
         after: Option<&Entry>,
     ) -> Result<(), Error> {
-        let removed = before.map(|before| before.members_beside(after, id)).unwrap_or_default();
-        let added = after.map(|after| after.members_beside(before, id)).unwrap_or_default();
-        if !(removed.is_empty() && added.is_empty()) {
+        let removed = before.into_iter().flat_map(|before| before.members_beside(after, id));
+        let added = after.into_iter().flat_map(|after| after.members_beside(before, id));
+        let (mut removed, mut added) = (removed.peekable(), added.peekable());
+        if removed.peek().is_some() || added.peek().is_some() {
             let members = self.members_of(id.tenant())?;
             for member in removed {
-                members.remove(member.as_str())?;
+                members.remove(member.concat().as_str())?;
             }
             for member in added {
-                members.insert(member.as_str(), ())?;
+                members.insert(member.concat().as_str(), ())?;
             }
         }
         match after {
-            Some(after) => self.entries()?.insert(id.as_str(), after.text().as_str()).map(drop)?,
+            Some(after) => self.entries()?.insert(id.as_str(), after.as_str()).map(drop)?,
             None => self.entries()?.remove(id.as_str()).map(drop)?,
         }
         Ok(())

@@ -25,10 +25,17 @@ const MAX_MICROS: i64 = (1 << 56) - 1;
 const HASH_BYTES: usize = 6;
 /// The length of a property.
 pub(super) const PROPERTY_LEN: usize = 2 + 2 * HASH_BYTES;
+/// Room for the entry of a conversation that has no metadata in the index.
+const USUAL_ENTRY_LEN: usize = 2 * TIME_DIGITS + 4 * PROPERTY_LEN;
 
-/// A property of conversations: its kind, whether it is that of a root or of a child, and a hash.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Property(String);
+/// A property of conversations, as it stands in members: its kind, whether it is that of a root or of a
+/// child, and a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Property([u8; PROPERTY_LEN]);
+
+/// The parts of a member of the index, one after the other: the letter of the order, the property, the
+/// time, and the id.
+pub(in super::super) type MemberParts<'a> = [&'a str; 4];
 
 /// Roots and children are listed apart from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +45,16 @@ pub(super) enum Family {
 }
 
 impl Family {
-    fn letter(self) -> char {
+    fn letter(self) -> u8 {
         match self {
-            Self::Root => 'r',
-            Self::Child => 'c',
+            Self::Root => b'r',
+            Self::Child => b'c',
         }
     }
 }
 
 impl Property {
-    fn new(kind: char, family: Family, parts: &[&str]) -> Self {
+    fn new(kind: u8, family: Family, parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update((part.len() as u64).to_be_bytes());
@@ -56,27 +63,33 @@ impl Property {
         Self::of_hash(kind, family, &hash.finalize())
     }
 
-    fn of_hash(kind: char, family: Family, hash: &[u8]) -> Self {
-        let digits = HEXLOWER.encode(hash.get(..HASH_BYTES).unwrap_or(hash));
-        Self(format!("{kind}{}{digits}", family.letter()))
+    /// The property with the first bytes of a hash, which has more.
+    fn of_hash(kind: u8, family: Family, hash: &[u8]) -> Self {
+        let mut property = [b'0'; PROPERTY_LEN];
+        let (name, digits) = property.split_at_mut(2);
+        name.copy_from_slice(&[kind, family.letter()]);
+        if let Some(first) = hash.first_chunk::<HASH_BYTES>() {
+            HEXLOWER.encode_mut(first, digits);
+        }
+        Self(property)
     }
 
     /// That it exists.
     pub(super) fn any(family: Family) -> Self {
-        Self::new('t', family, &[])
+        Self::new(b't', family, &[])
     }
 
     pub(super) fn agent(family: Family, agent: &str) -> Self {
-        Self::new('g', family, &[agent])
+        Self::new(b'g', family, &[agent])
     }
 
     /// That this subject is the owner or a member.
     pub(super) fn participant(family: Family, sub: &str) -> Self {
-        Self::new('p', family, &[sub])
+        Self::new(b'p', family, &[sub])
     }
 
     pub(super) fn metadata(family: Family, key: &str, value: &str) -> Self {
-        Self::new('m', family, &[key, value])
+        Self::new(b'm', family, &[key, value])
     }
 
     /// [`Property::metadata`] in an encrypted store: nobody without its keys can test a guess.
@@ -86,35 +99,28 @@ impl Property {
         value: &str,
         index_key: &IndexKey,
     ) -> Self {
-        Self::of_hash('m', family, &index_key.digest(&[key, value]))
+        Self::of_hash(b'm', family, &index_key.digest(&[key, value]))
     }
 
     pub(super) fn parent(parent: &str) -> Self {
-        Self::new('u', Family::Child, &[parent])
+        Self::new(b'u', Family::Child, &[parent])
     }
 
     /// That it waited for somebody when it was active last.
     pub(super) fn awaiting(family: Family) -> Self {
-        Self::new('w', family, &[])
+        Self::new(b'w', family, &[])
     }
 
     pub(super) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    fn is_awaiting(&self) -> bool {
-        self.0.starts_with('w')
+        // All of its bytes are ASCII.
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
-/// All members of a conversation, in the form in which stores keep it: both times, and the
-/// properties. That which says that it waits, if it does, is the last one.
+/// All members of a conversation, in the form in which stores keep it: the time of its creation, that of
+/// its last activity, and its properties. That which says that it waits, if it does, is the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Entry {
-    created: String,
-    active: String,
-    properties: Vec<Property>,
-}
+pub(in super::super) struct Entry(String);
 
 impl Entry {
     /// The entry of a conversation whose agent indexes these keys of the metadata, in an encrypted
@@ -142,66 +148,79 @@ impl Entry {
                 None => Property::metadata(family, key, value),
             })
         }));
-        let mut properties: Vec<_> = properties.into_iter().collect();
-        properties.extend(awaiting_of(summary));
-        let (created, active) = (digits(summary.created_at), digits(active_at(summary)));
-        Self { created, active, properties }
+        let properties = properties.iter().map(Property::as_str);
+        Self::of(&digits(summary.created_at), summary, properties)
     }
 
     /// The entry after the conversation was active and nothing else has changed.
-    pub(in super::super) fn touched(self, summary: &ConversationSummary) -> Self {
-        let mut properties = self.properties;
-        properties.retain(|property| !property.is_awaiting());
-        properties.extend(awaiting_of(summary));
-        Self { created: self.created, active: digits(active_at(summary)), properties }
+    pub(in super::super) fn touched(&self, summary: &ConversationSummary) -> Self {
+        let stays = self.properties().filter(|property| !property.starts_with('w'));
+        Self::of(self.created(), summary, stays)
     }
 
-    /// Reads what [`text`](Self::text) wrote.
+    /// The entry with these properties, and with what the summary says of the activity.
+    fn of<'a>(
+        created: &str,
+        summary: &ConversationSummary,
+        properties: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let mut text = String::with_capacity(USUAL_ENTRY_LEN);
+        text.push_str(created);
+        text.push_str(&digits(active_at(summary)));
+        text.extend(properties);
+        text.extend(awaiting_of(summary).iter().map(Property::as_str));
+        Self(text)
+    }
+
+    /// Reads what [`as_str`](Self::as_str) returned.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
-        let (created, rest) = text.split_at_checked(TIME_DIGITS)?;
-        let (active, mut rest) = rest.split_at_checked(TIME_DIGITS)?;
-        let mut properties = Vec::new();
-        while !rest.is_empty() {
-            let (property, others) = rest.split_at_checked(PROPERTY_LEN)?;
-            properties.push(Property(property.to_owned()));
-            rest = others;
-        }
-        Some(Self { created: created.to_owned(), active: active.to_owned(), properties })
+        let properties_len = text.len().checked_sub(2 * TIME_DIGITS)?;
+        let is_whole = text.is_ascii() && properties_len.is_multiple_of(PROPERTY_LEN);
+        is_whole.then(|| Self(text.to_owned()))
     }
 
     /// The form in which stores keep it.
-    pub(in super::super) fn text(&self) -> String {
-        let properties: String = self.properties.iter().map(Property::as_str).collect();
-        format!("{}{}{properties}", self.created, self.active)
+    pub(in super::super) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// The members of the index.
-    pub(in super::super) fn members(&self, id: &Scoped<ConversationId>) -> BTreeSet<String> {
-        let member = |(letter, at): (&str, &String), property: &Property| {
-            format!("{letter}{}{at}{id}", property.as_str())
-        };
-        let orders = [("a", &self.active), ("c", &self.created)];
-        let of = |property| orders.map(|order| member(order, property));
-        self.properties.iter().flat_map(of).collect()
+    pub(in super::super) fn members<'a>(
+        &'a self,
+        id: &'a Scoped<ConversationId>,
+    ) -> impl Iterator<Item = MemberParts<'a>> {
+        self.members_beside(None, id)
     }
 
     /// The members that another entry of the same conversation has not.
-    pub(in super::super) fn members_beside(
-        &self,
-        other: Option<&Self>,
-        id: &Scoped<ConversationId>,
-    ) -> Vec<String> {
-        let mut members = Vec::new();
-        let created = other.filter(|other| other.created == self.created);
-        let active = other.filter(|other| other.active == self.active);
-        for (letter, at, same) in [("c", &self.created, created), ("a", &self.active, active)] {
-            for property in &self.properties {
-                if !same.is_some_and(|other| other.properties.contains(property)) {
-                    members.push([letter, property.as_str(), at, id.as_str()].concat());
-                }
-            }
-        }
-        members
+    pub(in super::super) fn members_beside<'a>(
+        &'a self,
+        other: Option<&'a Self>,
+        id: &'a Scoped<ConversationId>,
+    ) -> impl Iterator<Item = MemberParts<'a>> {
+        let created = other.filter(|other| other.created() == self.created());
+        let active = other.filter(|other| other.active() == self.active());
+        let orders = [("c", self.created(), created), ("a", self.active(), active)];
+        orders.into_iter().flat_map(move |(letter, at, same)| {
+            let is_new = move |property: &&str| {
+                !same.is_some_and(|other| other.properties().any(|it| it == *property))
+            };
+            let new = self.properties().filter(is_new);
+            new.map(move |property| [letter, property, at, id.as_str()])
+        })
+    }
+
+    fn created(&self) -> &str {
+        self.0.get(..TIME_DIGITS).unwrap_or_default()
+    }
+
+    fn active(&self) -> &str {
+        self.0.get(TIME_DIGITS..2 * TIME_DIGITS).unwrap_or_default()
+    }
+
+    fn properties(&self) -> impl Iterator<Item = &str> {
+        let starts = (2 * TIME_DIGITS..self.0.len()).step_by(PROPERTY_LEN);
+        starts.filter_map(|at| self.0.get(at..at + PROPERTY_LEN))
     }
 }
 

@@ -36,11 +36,11 @@ impl Index {
         let members = self.members.entry(id.tenant()).or_default();
         if let Some(old) = self.entries.remove(id) {
             for member in old.members(id) {
-                members.remove(&member);
+                members.remove(&member.concat());
             }
         }
         if let Some(entry) = entry {
-            members.extend(entry.members(id));
+            members.extend(entry.members(id).map(|member| member.concat()));
             self.entries.insert(id.clone(), entry);
         }
     }
@@ -53,7 +53,7 @@ impl Index {
             Relisting::Touched | Relisting::Unchanged if is_new => {
                 Some(Entry::new(summary, &[], None))
             }
-            Relisting::Touched => self.entries.get(id).map(|it| it.clone().touched(summary)),
+            Relisting::Touched => self.entries.get(id).map(|it| it.touched(summary)),
             Relisting::Unchanged => None,
         };
         if entry.is_some() {

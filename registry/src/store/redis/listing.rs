@@ -323,8 +323,9 @@ impl Redis {
 /// Whether a conversation still has the member by which it was found. One that is deleted by a version
 /// of the program without lists leaves its members, and another one may have its id now.
 fn stands_there(entry: Option<&str>, place: &IndexMember, prefix: &str) -> bool {
-    let members = entry.and_then(Entry::parse).map(|entry| entry.members(&place.id));
-    members.is_some_and(|members| members.contains(&format!("{prefix}{}", place.suffix)))
+    let member = format!("{prefix}{}", place.suffix);
+    let entry = entry.and_then(Entry::parse);
+    entry.is_some_and(|entry| entry.members(&place.id).any(|parts| parts.concat() == member))
 }
 
 impl ScriptCall {
@@ -344,6 +345,6 @@ impl ScriptCall {
             none if none.is_empty() => call.arg(""),
             participants => call.json("", participants)?,
         };
-        Ok(call.arg(entry.text()))
+        Ok(call.arg(entry.as_str()))
     }
 }

@@ -326,7 +326,7 @@ impl BlobNames for Redis {
             let last_epoch = named.iter().map(|(_, epoch)| Epoch::new(*epoch)).max();
             let epoch = last_epoch.unwrap_or(*epoch).max(*epoch);
             let names = DroppedNames { id: id.clone(), epoch };
-            let blobs = named.iter().map(|(blob, _)| id.sibling(&BlobId::new(blob)));
+            let blobs = named.iter().map(|(blob, _)| id.sibling(&BlobId::new(blob.as_str())));
             let parts = by_partition(blobs, |blob| blob).into_iter();
             let parts = parts.map(|part| self.drop_part(&names, part, (now, is_known)));
             let parts = stream::iter(parts).buffer_unordered(MAX_CONCURRENT_CALLS);

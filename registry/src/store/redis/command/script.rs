@@ -66,8 +66,15 @@ impl Args {
         self.command.arg(arg);
     }
 
+    /// Adds an argument that is all of these parts.
+    pub(in crate::store::redis) fn push_concat(&mut self, parts: &[&str]) {
+        self.next.clear();
+        parts.iter().for_each(|part| self.next.extend_from_slice(part.as_bytes()));
+        self.command.write_arg(&self.next);
+    }
+
     /// Adds an argument of JSON that follows a prefix.
-    pub(super) fn push_json(
+    pub(in crate::store::redis) fn push_json(
         &mut self,
         prefix: impl Display,
         value: &impl Serialize,

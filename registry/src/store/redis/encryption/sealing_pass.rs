@@ -60,7 +60,7 @@ impl Redis {
             let stored: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;
             for (revision, stored) in some.iter().zip(stored) {
                 let Some(stored) = stored else { continue };
-                let id = Scoped::new(tenant, &Revision::new(revision));
+                let id = Scoped::new(tenant, &Revision::new(revision.as_str()));
                 let label = Label::definition(&id);
                 sealed += self.seal_field(&name, revision, label, &stored).await?;
             }

@@ -9,7 +9,7 @@ use abide_actors::journal::{
 use abide_conversation::{ConversationId, Scoped, Seq};
 use redis::ToRedisArgs;
 
-use super::super::super::listing::Entry;
+use super::super::super::listing::{Entry, MemberParts};
 use super::super::super::sealing::{CommitKey, OwnKey, Sealer};
 use super::super::backlog::queues;
 use super::super::command::keys::{self, Key, Tag};
@@ -74,7 +74,8 @@ impl<'a> CommitWrites<'a> {
         let tag = Tag::of(self.id);
         self.after.seq = summary.last_seq;
         self.set("seq", summary.last_seq.get());
-        self.set("head", json(&(summary.status, summary.created_at))?);
+        self.fields.push("head");
+        self.fields.push_json("", &(summary.status, summary.created_at))?;
         if is_new {
             self.set("agent", summary.agent.as_str());
             self.command("ZADD", tag.listing(self.id.prefix(), "ids"), &["0", self.id.as_str()]);
@@ -197,7 +198,7 @@ impl<'a> CommitWrites<'a> {
             Relisting::Whole { indexed } => (Some(Entry::new(summary, indexed, index_key)), true),
             _ if is_new => (Some(Entry::new(summary, &[], index_key)), true),
             // A conversation without an entry gets none.
-            _ => (before.clone().map(|entry| entry.touched(summary)), false),
+            _ => (before.as_ref().map(|entry| entry.touched(summary)), false),
         };
         self.relists = true;
         self.fields.push(LISTING);
@@ -207,15 +208,31 @@ impl<'a> CommitWrites<'a> {
         }
         let Some(next) = next else { return Ok(()) };
         let lists = Tag::of(self.id).listing(self.id.prefix(), super::super::listing::INDEX);
-        if let Some(before) = &before {
-            self.command("ZREM", lists, &before.members_beside(Some(&next), self.id));
-        }
-        let new = next.members_beside(before.as_ref(), self.id);
-        let new: Vec<&str> = new.iter().flat_map(|member| ["0", member]).collect();
-        self.command("ZADD", lists, &new);
-        self.after.listed = next.text();
-        self.set("listed", self.after.listed.clone());
+        let gone = before.iter().flat_map(|before| before.members_beside(Some(&next), self.id));
+        self.list_command("ZREM", lists, None, &gone.collect::<Vec<_>>());
+        let new: Vec<_> = next.members_beside(before.as_ref(), self.id).collect();
+        self.list_command("ZADD", lists, Some("0"), &new);
+        self.set("listed", next.as_str());
+        self.after.listed = next.as_str().to_owned();
         Ok(())
+    }
+
+    /// Adds a command about these members of the index of lists, each after the score, if there is one.
+    fn list_command(
+        &mut self,
+        name: &str,
+        lists: Key<'a>,
+        score: Option<&str>,
+        members: &[MemberParts<'_>],
+    ) {
+        let args_each = 1 + usize::from(score.is_some());
+        for some in members.chunks(MAX_COMMAND_ARGS / 2) {
+            self.begin_command(name, lists, some.len() * args_each);
+            for member in some {
+                score.into_iter().for_each(|score| self.commands.push(score));
+                self.commands.push_concat(member);
+            }
+        }
     }
 
     /// Sets the metadata and the participants.

@@ -68,8 +68,9 @@ async fn reading_alarms_costs_the_same_with_a_thousand_as_with_a_million() {
 async fn add_members(server: &Server, each: usize, summary: &ConversationSummary, kind: &str) {
     let script = "for i = 1, ARGV[1] do \
         redis.call('ZADD', KEYS[1], 0, ARGV[2] .. string.format('%014x', i) .. 'x' .. i) end";
-    let members = Entry::new(summary, &[], None).members(&id("c"));
-    let of_kind = members.iter().find(|member| member.starts_with(kind)).unwrap();
+    let (entry, id) = (Entry::new(summary, &[], None), id("c"));
+    let of_kind = entry.members(&id).map(|member| member.concat());
+    let of_kind = of_kind.filter(|member| member.starts_with(kind)).min().unwrap();
     let (each, property) = (each.to_string(), &of_kind[..15]);
     for partition in Partition::all() {
         let key = Tag::Partition(partition).key("lists");
