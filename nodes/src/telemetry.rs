@@ -79,7 +79,8 @@ fn is_ours_or_grave(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Starts recording metrics in this process, for [`NodeBuilder::metrics`](crate::NodeBuilder::metrics);
-/// `None` when the process records them already.
+/// `None` when the process records them already. A node that serves before this may miss metrics of its
+/// requests for ever.
 pub fn start_metrics() -> Option<PrometheusHandle> {
     let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).ok()?;
     let handle = builder.install_recorder().ok()?;

@@ -1,26 +1,21 @@
 //! Ids and names: one type each, so that no two of them are mixed up.
 
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserializer;
+use serde::de::{Error, Visitor};
+
 /// Defines a type for one kind of name or id: text that only its own kind compares with.
 ///
 /// The type serializes as the text itself. Attributes before the name go to the type. The crate
-/// that calls the macro depends on `serde`. A copy shares the text: names are copied into events, states,
-/// keys and spans, some hundred times in a turn.
+/// that calls the macro depends on `serde`. Clones share the text: a turn clones names hundreds of
+/// times, into events, states, keys and spans.
 #[macro_export]
 macro_rules! name_type {
     ($(#[$meta:meta])* $name:ident) => {
         $(#[$meta])*
-        #[derive(
-            Clone,
-            Debug,
-            PartialEq,
-            Eq,
-            PartialOrd,
-            Ord,
-            Hash,
-            ::serde::Serialize,
-            ::serde::Deserialize,
-        )]
-        #[serde(transparent)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(::std::sync::Arc<str>);
 
         impl $name {
@@ -35,12 +30,43 @@ macro_rules! name_type {
             }
         }
 
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                $crate::ids::deserialize_text(from).map(Self)
+            }
+        }
+
         impl ::std::fmt::Display for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
     };
+}
+
+/// Reads a text into the memory that its clones share, without the detour over a `String`.
+pub fn deserialize_text<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+    struct Text;
+
+    impl Visitor<'_> for Text {
+        type Value = Arc<str>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a string")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
+            Ok(text.into())
+        }
+    }
+
+    from.deserialize_str(Text)
 }
 
 macro_rules! name {

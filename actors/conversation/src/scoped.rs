@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::identity::Tenant;
+use crate::ids::deserialize_text;
 
 /// The name of the tenant whose ids are written without it.
 const DEFAULT: &str = "default";
@@ -21,7 +22,7 @@ const SEPARATOR: char = '/';
 /// the tenant `default`. Two that differ never have the same text, whatever their ids contain. They
 /// sort by their text.
 pub struct Scoped<N> {
-    /// Copies share it.
+    /// Clones share it.
     text: Arc<str>,
     name: PhantomData<fn() -> N>,
 }
@@ -160,7 +161,7 @@ impl<N> Serialize for Scoped<N> {
 
 impl<'de, N> Deserialize<'de> for Scoped<N> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+        let text = deserialize_text(from)?;
         Self::parse(&text).map_err(serde::de::Error::custom)
     }
 }

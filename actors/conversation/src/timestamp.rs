@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(jiff::Timestamp);
 
 const NANOS_PER_MILLI: i32 = 1_000_000;
-/// The longest texts, of nanoseconds before the year 0, have 33 bytes.
-const MAX_TEXT_BYTES: usize = 40;
+/// The longest text is that of a moment before the year 0 with nanoseconds.
+const MAX_TEXT_BYTES: usize = 33;
 static MILLISECONDS: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 static ALL_DIGITS: DateTimePrinter = DateTimePrinter::new();
 
@@ -65,7 +65,7 @@ impl Timestamp {
         let is_whole = self.0.subsec_nanosecond() % NANOS_PER_MILLI == 0;
         let printer = if is_whole { &MILLISECONDS } else { &ALL_DIGITS };
         let mut text = Text { bytes: [0; MAX_TEXT_BYTES], len: 0 };
-        // Every time has room in it.
+        // The text of every moment fits.
         let _ = printer.print_timestamp(&self.0, &mut text);
         text
     }
@@ -76,7 +76,7 @@ impl Timestamp {
     }
 }
 
-/// The text of a moment, in no memory of its own.
+/// The text of a moment, on the stack.
 struct Text {
     bytes: [u8; MAX_TEXT_BYTES],
     len: usize,

@@ -3,7 +3,8 @@
 mod payloads;
 
 use std::borrow::Cow;
-use std::fmt::{Display, Write};
+use std::fmt::Display;
+use std::io::Write;
 
 use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
@@ -278,21 +279,22 @@ impl Payload<'_> {
     pub(super) fn encode(&self, id: Option<impl Display>) -> Bytes {
         // The JSON is `{"event":"…","data":…}`, and compact JSON has no line breaks.
         let mut json = Vec::with_capacity(USUAL_JSON_BYTES);
-        let written = serde_json::to_writer(&mut json, self).ok();
-        let json = written.and_then(|()| std::str::from_utf8(&json).ok()).unwrap_or_default();
-        let members = json.strip_prefix(r#"{"event":""#).and_then(|rest| rest.strip_suffix('}'));
+        // What is written to memory fails for no payload.
+        let _ = serde_json::to_writer(&mut json, self);
+        let members = json.strip_prefix(br#"{"event":""#).and_then(|rest| rest.strip_suffix(b"}"));
+        let members = members.unwrap_or_default();
         // No name has a quotation mark.
-        let (name, data) = members.and_then(|members| members.split_once('"')).unwrap_or_default();
-        let data = data.strip_prefix(r#","data":"#).unwrap_or_default();
-        let mut frame = String::with_capacity(json.len() + FRAME_LINES_BYTES);
-        for part in ["event: ", name, "\ndata: ", data] {
-            frame.push_str(part);
+        let name_len = members.iter().position(|byte| *byte == b'"').unwrap_or_default();
+        let (name, data) = members.split_at(name_len);
+        let data = data.strip_prefix(br#"","data":"#).unwrap_or_default();
+        let mut frame = Vec::with_capacity(json.len() + FRAME_LINES_BYTES);
+        for part in [b"event: ", name, b"\ndata: ", data] {
+            frame.extend_from_slice(part);
         }
         if let Some(id) = id {
-            // Writing to a string does not fail.
             let _ = write!(frame, "\nid: {id}");
         }
-        frame.push_str("\n\n");
+        frame.extend_from_slice(b"\n\n");
         frame.into()
     }
 }

@@ -17,12 +17,12 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnExtension(pub(crate) SpanContext);
 
-/// The metrics of public requests. Each is found by its labels once: a recorder copies and hashes all
-/// labels, whenever it is asked.
+/// The metrics of public requests, by their route. A node asks its recorder for each of them once: a
+/// recorder copies and hashes all labels whenever it is asked.
 #[derive(Default)]
 pub(crate) struct RequestMetrics(RwLock<HashMap<String, RouteMetrics>>);
 
-/// The metrics of a route, by method and status.
+/// The metrics of a route, by method and status. Those of one method share their histogram.
 type RouteMetrics = HashMap<(&'static str, StatusCode), (Counter, Histogram)>;
 
 impl RequestMetrics {
@@ -53,7 +53,7 @@ impl RequestMetrics {
 
 /// Measures a request by its route: labels must not hold what clients chose, such as ids.
 pub(crate) async fn measure<F: Future<Output = Response>>(
-    metrics: &RequestMetrics,
+    request_metrics: &RequestMetrics,
     clock: &dyn Clock,
     request: Request,
     handle: impl FnOnce(Request) -> F,
@@ -66,7 +66,7 @@ pub(crate) async fn measure<F: Future<Output = Response>>(
     let response = handle(request).await;
     let status = response.status();
     let route = route.as_ref().map_or("other", MatchedPath::as_str);
-    metrics.record(route, method, status, started.elapsed().as_secs_f64());
+    request_metrics.record(route, method, status, started.elapsed().as_secs_f64());
     if let Some(sender) = sender {
         let turn = response.extensions().get::<TurnExtension>().map(|turn| turn.0);
         let status = u32::from(status.as_u16());

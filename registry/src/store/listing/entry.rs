@@ -25,7 +25,7 @@ const MAX_MICROS: i64 = (1 << 56) - 1;
 const HASH_BYTES: usize = 6;
 /// The length of a property.
 pub(super) const PROPERTY_LEN: usize = 2 + 2 * HASH_BYTES;
-/// Room for the entry of a conversation that has no metadata in the index.
+/// Room for the entry of a root that has an owner and waits, with no member and nothing else indexed.
 const USUAL_ENTRY_LEN: usize = 2 * TIME_DIGITS + 4 * PROPERTY_LEN;
 
 /// A property of conversations, as it stands in members: its kind, whether it is that of a root or of a
@@ -60,17 +60,14 @@ impl Property {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        Self::of_hash(kind, family, &hash.finalize())
+        Self::of_hash(kind, family, hash.finalize().into())
     }
 
-    /// The property with the first bytes of a hash, which has more.
-    fn of_hash(kind: u8, family: Family, hash: &[u8]) -> Self {
-        let mut property = [b'0'; PROPERTY_LEN];
-        let (name, digits) = property.split_at_mut(2);
-        name.copy_from_slice(&[kind, family.letter()]);
-        if let Some(first) = hash.first_chunk::<HASH_BYTES>() {
-            HEXLOWER.encode_mut(first, digits);
-        }
+    /// The property that is named by the first bytes of this hash.
+    fn of_hash(kind: u8, family: Family, hash: [u8; 32]) -> Self {
+        let mut property = [kind; PROPERTY_LEN];
+        property[1] = family.letter();
+        HEXLOWER.encode_mut(&hash[..HASH_BYTES], &mut property[2..]);
         Self(property)
     }
 
@@ -99,7 +96,7 @@ impl Property {
         value: &str,
         index_key: &IndexKey,
     ) -> Self {
-        Self::of_hash(b'm', family, &index_key.digest(&[key, value]))
+        Self::of_hash(b'm', family, index_key.digest(&[key, value]))
     }
 
     pub(super) fn parent(parent: &str) -> Self {
@@ -175,13 +172,18 @@ impl Entry {
     /// Reads what [`as_str`](Self::as_str) returned.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
         let properties_len = text.len().checked_sub(2 * TIME_DIGITS)?;
-        let is_whole = text.is_ascii() && properties_len.is_multiple_of(PROPERTY_LEN);
-        is_whole.then(|| Self(text.to_owned()))
+        let fits = text.is_ascii() && properties_len.is_multiple_of(PROPERTY_LEN);
+        fits.then(|| Self(text.to_owned()))
     }
 
     /// The form in which stores keep it.
     pub(in super::super) fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What [`as_str`](Self::as_str) returns.
+    pub(in super::super) fn into_text(self) -> String {
+        self.0
     }
 
     /// The members of the index.
@@ -192,7 +194,7 @@ impl Entry {
         self.members_beside(None, id)
     }
 
-    /// The members that another entry of the same conversation has not.
+    /// The members that another entry of the same conversation does not have.
     pub(in super::super) fn members_beside<'a>(
         &'a self,
         other: Option<&'a Self>,
@@ -262,5 +264,78 @@ impl ListOrder {
             Self::Created => 'c',
             Self::Active => 'a',
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_conversation::AgentName;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A conversation with an owner, and with a parent if it is a child, after a number of seconds.
+    fn summary(status: &str, parent: Option<&str>, active_second: i64) -> ConversationSummary {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        serde_json::from_value(json!({
+            "agent": AgentName::new("demo"),
+            "state": status,
+            "last_seq": 3,
+            "created_at": at(1_700_000_000),
+            "metadata": {"case": "7"},
+            "participants": {"owner": "ann"},
+            "alarm": null,
+            "active": false,
+            "listing": {"active_at": at(active_second), "turns": 1, "parent": parent},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_text_of_an_entry_is_the_one_that_stores_have() {
+        let root = Entry::new(&summary("idle", None, 1_700_000_001), &[], None);
+        assert_eq!(
+            root.as_str(),
+            "060a24181e4000060a24182d8240gre01e207df233pre1453b45eedctre3b0c44298fc"
+        );
+        let indexed = ["case".to_owned()];
+        let child = summary("awaiting_input", Some("p"), 1_700_000_001);
+        let child = Entry::new(&child, &indexed, None);
+        assert_eq!(
+            child.as_str(),
+            "060a24181e4000060a24182d8240\
+             gce01e207df233mcc4a3452868ecpce1453b45eedctce3b0c44298fcuc5fbc4b0d8b37wce3b0c44298fc"
+        );
+        assert_eq!(Entry::parse(child.as_str()), Some(child));
+    }
+
+    #[test]
+    fn a_text_that_no_entry_has_is_refused() {
+        let entry = Entry::new(&summary("idle", None, 1_700_000_001), &[], None);
+        let text = entry.as_str();
+        for other in ["", &text[1..], &format!("{text}x"), &text.replace("gr", "\u{e9}")] {
+            assert_eq!(Entry::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_members_of_an_entry_are_those_of_both_orders_and_only_new_ones_are_added() {
+        let id = Scoped::parse("acme/c").unwrap();
+        let before = Entry::new(&summary("idle", None, 1_700_000_001), &[], None);
+        let after = before.touched(&summary("awaiting_input", None, 1_700_000_002));
+        let of = |members: Vec<MemberParts<'_>>| {
+            members.iter().map(|it| it.concat()).collect::<Vec<_>>()
+        };
+        let [c, a, later] = ["060a24181e4000", "060a24182d8240", "060a24183cc480"];
+        let [agent, owner, any, waits] =
+            ["gre01e207df233", "pre1453b45eedc", "tre3b0c44298fc", "wre3b0c44298fc"];
+        let all = [agent, owner, any].map(|property| format!("c{property}{c}acme/c"));
+        assert_eq!(of(before.members(&id).collect())[..3], all);
+        let gone = [agent, owner, any].map(|property| format!("a{property}{a}acme/c"));
+        assert_eq!(of(before.members_beside(Some(&after), &id).collect()), gone);
+        let mut new = vec![format!("c{waits}{c}acme/c")];
+        new.extend([agent, owner, any, waits].map(|it| format!("a{it}{later}acme/c")));
+        assert_eq!(of(after.members_beside(Some(&before), &id).collect()), new);
     }
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use redis::{Cmd, cmd};
 
 use super::super::listing::{
-    Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan, is_as_read,
+    Direction, Entry, IndexMember, ListQuery, ListedConversation, MemberParts, Plan, is_as_read,
 };
 use super::super::sealing::{OwnKey, Sealer};
 use super::super::{IndexJobs, ListError, Lists, Page, Rebuild, paging};
@@ -324,8 +324,11 @@ impl Redis {
 /// of the program without lists leaves its members, and another one may have its id now.
 fn stands_there(entry: Option<&str>, place: &IndexMember, prefix: &str) -> bool {
     let member = format!("{prefix}{}", place.suffix);
-    let entry = entry.and_then(Entry::parse);
-    entry.is_some_and(|entry| entry.members(&place.id).any(|parts| parts.concat() == member))
+    let is_it = |parts: MemberParts<'_>| {
+        let rest = parts.iter().try_fold(&*member, |rest, part| rest.strip_prefix(part));
+        rest == Some("")
+    };
+    entry.and_then(Entry::parse).is_some_and(|entry| entry.members(&place.id).any(is_it))
 }
 
 impl ScriptCall {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use aws_lc_rs::digest::SHA256_OUTPUT_LEN;
 use aws_lc_rs::hmac;
 
 use super::DataKey;
@@ -20,13 +21,15 @@ impl IndexKey {
     }
 
     /// The hash of these texts, unlike that of any others.
-    pub(in super::super) fn digest(&self, parts: &[&str]) -> Vec<u8> {
+    pub(in super::super) fn digest(&self, parts: &[&str]) -> [u8; SHA256_OUTPUT_LEN] {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part.as_bytes());
         }
-        context.sign().as_ref().to_vec()
+        let mut digest = [0; SHA256_OUTPUT_LEN];
+        digest.copy_from_slice(context.sign().as_ref());
+        digest
     }
 }
 

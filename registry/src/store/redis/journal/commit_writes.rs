@@ -213,11 +213,12 @@ impl<'a> CommitWrites<'a> {
         let new: Vec<_> = next.members_beside(before.as_ref(), self.id).collect();
         self.list_command("ZADD", lists, Some("0"), &new);
         self.set("listed", next.as_str());
-        self.after.listed = next.as_str().to_owned();
+        self.after.listed = next.into_text();
         Ok(())
     }
 
-    /// Adds a command about these members of the index of lists, each after the score, if there is one.
+    /// Adds a command for each thousand arguments: these members of the index of lists, each after the
+    /// score, if there is one.
     fn list_command(
         &mut self,
         name: &str,
@@ -226,10 +227,12 @@ impl<'a> CommitWrites<'a> {
         members: &[MemberParts<'_>],
     ) {
         let args_each = 1 + usize::from(score.is_some());
-        for some in members.chunks(MAX_COMMAND_ARGS / 2) {
+        for some in members.chunks(MAX_COMMAND_ARGS / args_each) {
             self.begin_command(name, lists, some.len() * args_each);
             for member in some {
-                score.into_iter().for_each(|score| self.commands.push(score));
+                if let Some(score) = score {
+                    self.commands.push(score);
+                }
                 self.commands.push_concat(member);
             }
         }
