@@ -134,6 +134,7 @@ fn sender(headers: &HeaderMap) -> Option<SpanContext> {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
 
@@ -142,6 +143,30 @@ mod tests {
             axum::http::HeaderName::from_static("traceparent"),
             HeaderValue::from_static(given),
         )]))
+    }
+
+    #[test]
+    fn each_request_counts_for_its_method_route_and_status() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let kept = RequestMetrics::default();
+        metrics::with_local_recorder(&recorder, || {
+            for status in [StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::OK] {
+                kept.record("/v1/me", "GET", status, 0.1);
+            }
+            kept.record("/v1/me", "POST", StatusCode::OK, 0.1);
+            kept.record("other", "GET", StatusCode::OK, 0.1);
+        });
+        let text = recorder.handle().render();
+        for line in [
+            "abide_requests_total{method=\"GET\",route=\"/v1/me\",status=\"200\"} 2",
+            "abide_requests_total{method=\"GET\",route=\"/v1/me\",status=\"404\"} 1",
+            "abide_requests_total{method=\"POST\",route=\"/v1/me\",status=\"200\"} 1",
+            "abide_requests_total{method=\"GET\",route=\"other\",status=\"200\"} 1",
+            "abide_request_seconds_count{method=\"GET\",route=\"/v1/me\"} 3",
+            "abide_request_seconds_count{method=\"POST\",route=\"/v1/me\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "no {line} in\n{text}");
+        }
     }
 
     #[test]
