@@ -69,6 +69,22 @@ fn a_users_message_is_told_with_the_id_that_the_client_gave_it() {
 }
 
 #[test]
+fn the_assistants_message_is_told_with_one_status() {
+    for status in ["complete", "cancelled"] {
+        for own in [json!("error"), Value::Null] {
+            let message = json!({"id": "msg_1", "role": "assistant", "content": [], "status": own});
+            let data = json!({"message": message, "status": status, "step": 1});
+            let reply = serde_json::from_value(data).unwrap();
+            let bytes = encode_event(&event(EventData::AssistantMsg(reply)));
+            let frame = str::from_utf8(&bytes).unwrap();
+            assert!(frame.starts_with("event: message_completed\n"), "{frame}");
+            assert_eq!(frame.matches("\"status\":").count(), 1, "{frame}");
+            assert!(frame.contains(&format!("\"status\":\"{status}\"")), "{frame}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_is_told_with_who_gave_it() {
     let data = json!({"call_id": "c", "kind": "approval", "suspension": 1, "by": "ada",
         "approved": false, "reason": "late"});
