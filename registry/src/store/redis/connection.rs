@@ -2,6 +2,7 @@
 //! found, dialled and held to the durability, and how the store sends its commands.
 
 pub(super) mod certificates;
+pub(super) mod cluster;
 mod dial;
 pub(super) mod durability;
 pub(super) mod durability_watch;
@@ -18,13 +19,12 @@ use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
 use redis::io::tcp::TcpSettings;
 use redis::{Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use self::cluster::ClusterServers;
 use self::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, ServerConnection, dial_with, timed_out};
 use self::durability_watch::DurabilityWatch;
 use self::transport::{Dial, Transport};
@@ -89,7 +89,7 @@ struct Checked {
 #[derive(Clone)]
 enum Open {
     One(ServerConnection),
-    Many(ClusterConnection),
+    Many(Arc<ClusterServers>),
     Simulated(Arc<dyn Transport>),
 }
 
@@ -246,7 +246,8 @@ impl Connection {
                     .response_timeout(self.answer_timeout)
                     .tcp_settings(TcpSettings::default().set_nodelay(true))
                     .build()?;
-                let open = Open::Many(client.get_async_connection().await?);
+                let library = client.get_async_connection().await?;
+                let open = Open::Many(Arc::new(ClusterServers::new(library, Arc::clone(url))));
                 if let Some(watch) = self.watch() {
                     watch.check_primaries(url).await;
                 }
@@ -274,16 +275,9 @@ impl Connection {
 
 impl Open {
     async fn send(&mut self, tag: Tag, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        let count = commands.len();
         match self {
-            Open::One(open) => open.req_packed_commands(commands, 0, count).await,
-            Open::Many(open) => {
-                let route = Route::with_key(tag.key(""), SlotAddr::Master);
-                let route = SingleNodeRoutingInfo::SpecificNode(route);
-                // Boxed: it is three times as large as what the other kinds need, and the future of every
-                // command would have room for it.
-                Box::pin(open.route_pipeline(commands.clone(), 0, count, route)).await
-            }
+            Open::One(open) => open.req_packed_commands(commands, 0, commands.len()).await,
+            Open::Many(open) => open.send(tag, commands).await,
             Open::Simulated(open) => open.send(commands).await,
         }
     }

@@ -22,6 +22,22 @@ impl Tag {
         Self::Partition(Partition::from(id))
     }
 
+    /// The slot of a Redis Cluster that has the keys of the tag.
+    pub(in crate::store::redis) fn slot(self) -> u16 {
+        let mut name = Vec::with_capacity(MAX_TAG_BYTES);
+        self.write_to(&mut name);
+        crc16::State::<crc16::XMODEM>::calculate(&name) % SLOTS
+    }
+
+    /// Adds the bytes of the tag, without its braces.
+    fn write_to(self, key: &mut Vec<u8>) {
+        match self {
+            Self::Partition(partition) => partition.write_to(key),
+            Self::Agents => key.extend_from_slice(b"agents"),
+            Self::Members => key.extend_from_slice(b"members"),
+        }
+    }
+
     /// A key that exists once for each tag.
     pub(in crate::store::redis) fn common(self, name: &str) -> Key<'_> {
         self.listing("", name)
@@ -58,8 +74,12 @@ pub(in crate::store::redis) struct Key<'a> {
     name: &'a str,
 }
 
+/// The most bytes of a tag.
+const MAX_TAG_BYTES: usize = "members".len();
 /// The most bytes of a key beside its kind, its tenant and its name.
-const MAX_FRAME_BYTES: usize = "abide:{members}::".len();
+const MAX_FRAME_BYTES: usize = "abide:{}::".len() + MAX_TAG_BYTES;
+/// The number of slots of a Redis Cluster.
+const SLOTS: u16 = 16_384;
 
 impl Key<'_> {
     pub(in crate::store::redis) fn tag(&self) -> Tag {
@@ -77,11 +97,7 @@ impl Key<'_> {
         let Self { tag, kind, tenant, name } = self;
         key.reserve(MAX_FRAME_BYTES + kind.map_or(0, str::len) + tenant.len() + name.len());
         key.extend_from_slice(b"abide:{");
-        match tag {
-            Tag::Partition(partition) => partition.write_to(key),
-            Tag::Agents => key.extend_from_slice(b"agents"),
-            Tag::Members => key.extend_from_slice(b"members"),
-        }
+        tag.write_to(key);
         key.extend_from_slice(b"}:");
         if let Some(kind) = kind {
             key.extend_from_slice(kind.as_bytes());
@@ -185,6 +201,17 @@ mod tests {
         let read: Vec<_> = members.iter().map(|member| inbox_key(member).unwrap()).collect();
         assert_eq!(read, keys);
         assert_eq!(inbox_key("x"), None);
+    }
+
+    /// Checked with CLUSTER KEYSLOT: the stored keys are in these slots for ever.
+    #[test]
+    fn a_tag_has_the_slot_of_its_keys() {
+        let partition = Partition::all().nth(17).unwrap();
+        for (tag, slot) in
+            [(Tag::Agents, 2_852), (Tag::Members, 6_465), (Tag::Partition(partition), 14_272)]
+        {
+            assert_eq!(tag.slot(), slot, "{tag:?}");
+        }
     }
 
     #[test]

@@ -92,16 +92,10 @@ pub(super) async fn primaries(
             Ok(vec![(host, Ok(primary))])
         }
         Kind::Cluster => {
-            let (asked, mut node) = dial_any(url).await?;
-            let ranges = cmd("CLUSTER").arg("SLOTS").query_async::<Vec<_>>(&mut node).await?;
             let mut hosts: Vec<Host> = Vec::new();
-            for range in ranges {
-                let (name, port) = primary_of(range)?;
-                // A node that does not know its own name is at the address where it was asked.
-                let name = if name.is_empty() { asked.name.clone() } else { name };
-                let host = Host { name, port };
-                if !hosts.contains(&host) {
-                    hosts.push(host);
+            for range in slot_ranges(url).await? {
+                if !hosts.contains(&range.primary) {
+                    hosts.push(range.primary);
                 }
             }
             // At once: one that hangs must not keep the others from being looked at.
@@ -129,15 +123,38 @@ async fn dial_any(url: &RedisUrl) -> RedisResult<(Host, ServerConnection)> {
     Err(last)
 }
 
-/// The primary of a slot range. A range lists its first and last slot, its primary, its replicas; a
-/// node lists its name and port, and more in some versions.
-fn primary_of(range: Vec<Value>) -> RedisResult<(String, u16)> {
-    match range.into_iter().nth(2) {
-        Some(Value::Array(mut node)) => {
-            node.truncate(2);
-            Ok(redis::from_redis_value(Value::Array(node))?)
-        }
-        _ => Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS names no primary").into()),
+/// Consecutive slots of a cluster, from `first` to `last`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SlotRange {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) primary: Host,
+}
+
+/// All slots of a cluster that have a primary.
+pub(super) async fn slot_ranges(url: &RedisUrl) -> RedisResult<Vec<SlotRange>> {
+    let (asked, mut node) = dial_any(url).await?;
+    let ranges = cmd("CLUSTER").arg("SLOTS").query_async::<Vec<_>>(&mut node).await?;
+    ranges.into_iter().map(|range| SlotRange::parse(range, &asked)).collect()
+}
+
+impl SlotRange {
+    /// Reads a range as the server at `asked` lists it: its first and last slot, its primary, its
+    /// replicas. A node is its name and port, and more in some versions.
+    fn parse(range: Vec<Value>, asked: &Host) -> RedisResult<Self> {
+        let mut parts = range.into_iter();
+        let (Some(first), Some(last), Some(Value::Array(mut node))) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            return Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS names no primary").into());
+        };
+        node.truncate(2);
+        let (name, port) = redis::from_redis_value::<(Option<String>, u16)>(Value::Array(node))?;
+        // A node that does not know its own name is at the address where it was asked.
+        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| asked.name.clone());
+        let primary = Host { name, port };
+        let (first, last) = (redis::from_redis_value(first)?, redis::from_redis_value(last)?);
+        Ok(Self { first, last, primary })
     }
 }
 
@@ -145,4 +162,31 @@ async fn opening_id(server: &mut ServerConnection) -> RedisResult<String> {
     let (seconds, micros): (u64, u64) = cmd("TIME").query_async(server).await?;
     let client: u64 = cmd("CLIENT").arg("ID").query_async(server).await?;
     Ok(format!("{seconds:x}.{micros:x}.{client:x}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_slots_is_read_as_every_version_lists_it() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let asked = Host { name: "asked".to_owned(), port: 7000 };
+        let parse = |node: Vec<Value>| {
+            let range = vec![Value::Int(5_461), Value::Int(10_922), Value::Array(node)];
+            SlotRange::parse(range, &asked)
+        };
+        for (node, name) in [
+            (vec![text("10.0.0.2"), Value::Int(7001)], "10.0.0.2"),
+            (vec![text("h"), Value::Int(7001), text("id"), Value::Array(Vec::new())], "h"),
+            (vec![text(""), Value::Int(7001)], "asked"),
+            (vec![Value::Nil, Value::Int(7001), text("id")], "asked"),
+        ] {
+            let primary = Host { name: name.to_owned(), port: 7001 };
+            assert_eq!(parse(node).unwrap(), SlotRange { first: 5_461, last: 10_922, primary });
+        }
+        assert!(parse(vec![text("h")]).is_err(), "it has no port");
+        assert!(SlotRange::parse(vec![Value::Int(0), Value::Int(1)], &asked).is_err());
+    }
 }

@@ -38,7 +38,7 @@ pub(in crate::store::redis) enum Kind {
     Sentinel(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::store::redis) struct Host {
     pub(super) name: String,
     pub(super) port: u16,

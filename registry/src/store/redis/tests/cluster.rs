@@ -6,8 +6,11 @@ use abide_actors::journal::StoreError;
 
 use super::super::super::Store;
 use super::super::super::conformance::*;
+use super::super::command::keys::Tag;
+use super::super::connection::cluster::Primaries;
 use super::super::{Durability, Redis, RedisUrl};
 use super::servers::{Server, free_port, wait_until};
+use crate::partition::Partition;
 
 /// The first slot of each primary, and the number of slots.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
@@ -100,4 +103,79 @@ async fn the_slots_of_a_killed_primary_are_unavailable_until_it_is_back() {
     }
     let held = store.current_claim(&id("c0")).await.unwrap().unwrap();
     assert_eq!(store.append(&id("c0"), &held, commit(2, 2)).await, Ok(()));
+}
+
+/// Whether commands for the tag go straight to a primary.
+async fn is_answered(primaries: &Primaries, tag: Tag) -> bool {
+    let mut commands = redis::pipe();
+    commands.cmd("SET").arg(tag.key("x")).arg(1).cmd("GET").arg(tag.key("x"));
+    let answers = primaries.send(tag.slot(), &commands).await;
+    let answers = answers.map(|answers| answers.last().cloned());
+    assert!(matches!(&answers, None | Some(Some(redis::Value::BulkString(_)))), "{answers:?}");
+    answers.is_some()
+}
+
+/// Two tags in the slots of this server.
+fn tags_of(place: usize) -> [Tag; 2] {
+    let slots = SLOTS[place]..SLOTS[place + 1];
+    let mut tags = Partition::all().map(Tag::Partition).filter(|tag| slots.contains(&tag.slot()));
+    [tags.next().unwrap(), tags.next().unwrap()]
+}
+
+#[tokio::test]
+async fn every_tag_is_answered_by_the_primary_of_its_slot() {
+    let cluster = Cluster::start().await;
+    let primaries = Primaries::default();
+    assert!(!is_answered(&primaries, Tag::Agents).await, "nothing is connected to yet");
+    assert!(primaries.connect(&url(&cluster.servers)).await);
+    let tags = Partition::all().map(Tag::Partition).chain([Tag::Agents, Tag::Members]);
+    for tag in tags {
+        assert!(is_answered(&primaries, tag).await, "{tag:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_primary_that_no_longer_has_a_slot_is_found_anew() {
+    let cluster = Cluster::start().await;
+    let primaries = Primaries::default();
+    assert!(primaries.connect(&url(&cluster.servers)).await);
+    let ([moved, beside], [elsewhere, _]) = (tags_of(0), tags_of(2));
+    let owner: String = cluster.servers[1].ask(&["CLUSTER", "MYID"]).await;
+    for place in [1, 0, 2] {
+        let slot = moved.slot().to_string();
+        cluster.servers[place].ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &owner]).await;
+    }
+    for (tag, answered) in [(moved, false), (beside, false), (elsewhere, true)] {
+        assert_eq!(is_answered(&primaries, tag).await, answered, "{tag:?}");
+    }
+    assert!(primaries.connect(&url(&cluster.servers)).await);
+    for tag in [moved, beside, elsewhere] {
+        assert!(is_answered(&primaries, tag).await, "{tag:?}");
+    }
+    // A store that knows of nothing follows, too.
+    let mut names = (0..).map(|n| format!("c{n}"));
+    let name = names.find(|name| Tag::of(&id(name)) == moved).unwrap();
+    create_conversation(&*cluster.store, &name).await;
+}
+
+#[tokio::test]
+async fn a_primary_that_is_away_leaves_the_others_connected() {
+    let mut cluster = Cluster::start().await;
+    let primaries = Primaries::default();
+    assert!(primaries.connect(&url(&cluster.servers)).await);
+    for server in &cluster.servers {
+        server.ask::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).await;
+    }
+    let [one, other] = [0, 1].map(|place| tags_of(place)[0]);
+    cluster.servers[1].kill();
+    assert!(!is_answered(&primaries, other).await);
+    assert!(!primaries.connect(&url(&cluster.servers)).await, "one is away");
+    for (tag, answered) in [(one, true), (other, false)] {
+        assert_eq!(is_answered(&primaries, tag).await, answered, "{tag:?}");
+    }
+    cluster.servers[1].restart().await;
+    wait_until("it is back", async || {
+        primaries.connect(&url(&cluster.servers)).await && is_answered(&primaries, other).await
+    })
+    .await;
 }
