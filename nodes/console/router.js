@@ -1,5 +1,5 @@
 // Which view the address asks for. Views are fragments, so that any path of the node serves them.
-import { useEffect, useState } from "./html.js";
+import { useLayoutEffect, useState } from "./html.js";
 
 /** `#/c/trip-17?x=1` as `{view: "c", id: "trip-17", query}`. A fragment that cannot be read is the home. */
 export function parse(hash) {
@@ -30,7 +30,8 @@ export const replace = (hash) => {
 
 export function useRoute() {
   const [route, setRoute] = useState(() => parse(location.hash));
-  useEffect(() => {
+  // In the same task as the first view: a link that is followed before the next frame is not lost.
+  useLayoutEffect(() => {
     const changed = () => setRoute(parse(location.hash));
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);

@@ -10,8 +10,9 @@ use crate::proxy::Proxy;
 
 /// The limit for a silent session, 7 s, with some tolerance.
 const MAX_SILENCE: Duration = Duration::from_secs(9);
-/// The limit for lost packets: 2 s, after 1 s without any, with some tolerance.
-const MAX_LOSS: Duration = Duration::from_secs(5);
+/// The limit for lost packets: 2 s, after 1 s without any, with some tolerance. The kernel looks at it only
+/// when it repeats a packet, at times that double: that may be twice as late.
+const MAX_LOSS: Duration = Duration::from_secs(6);
 
 #[tokio::test]
 async fn a_stopped_peer_delays_no_call_past_its_deadline_and_comes_back_by_itself() {
@@ -49,7 +50,7 @@ async fn a_connection_whose_packets_are_lost_is_given_up_by_both_sides_within_se
     let lost = Instant::now();
     let (outcome, took) = a.call_with("p-b", 256, ECHO, 10_000).await;
     assert_eq!(outcome, Err("Lost".to_owned()));
-    assert!(took < 3_500, "the call took {took} ms");
+    assert!(u128::from(took) < MAX_LOSS.as_millis(), "the call took {took} ms");
     let took = b.wait_for_link("p-a", Some("Lost")).await - lost;
     assert!(took < MAX_LOSS, "b took {took:?}");
     a.wait_for_link("p-b", Some("Connected")).await;

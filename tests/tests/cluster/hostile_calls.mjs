@@ -99,5 +99,14 @@ await audit(axe);
 await request("Network.setBlockedURLs", { urls: [] });
 await click("button", "Try again");
 await reads("patient");
+
+// A link that is followed as soon as the first view is drawn leads to its view.
+const follow = `new MutationObserver((_, it) => {
+  if (document.querySelector("nav")) { it.disconnect(); location.hash = "#/schedules"; }
+}).observe(document, { childList: true, subtree: true });`;
+await go("#/");
+await request("Page.addScriptToEvaluateOnNewDocument", { source: follow });
+await reload();
+await until(`document.title.startsWith("Schedules")`);
 close();
 process.exit(0);

@@ -14,7 +14,7 @@ pub mod transport;
 pub(super) mod url;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -24,7 +24,7 @@ use redis::{Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use self::cluster::ClusterServers;
+use self::cluster::{ClusterServers, RefreshedPrimaries};
 use self::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, ServerConnection, dial_with, timed_out};
 use self::durability_watch::DurabilityWatch;
 use self::transport::{Dial, Transport};
@@ -53,6 +53,8 @@ pub(super) struct Connection {
     /// Whether it carries durable writes, so that each server that is connected to is checked.
     is_durable: bool,
     slot: Mutex<Slot>,
+    /// Those of a cluster outlive the connection of the library.
+    primaries: OnceLock<Arc<RefreshedPrimaries>>,
 }
 
 /// What a connection leads to.
@@ -97,7 +99,8 @@ impl Connection {
     /// A connection without durable writes.
     pub(super) fn new(servers: Servers) -> Self {
         let answer_timeout = ANSWER_TIMEOUT;
-        Self { servers, answer_timeout, is_durable: false, slot: Mutex::default() }
+        let (slot, primaries) = (Mutex::default(), OnceLock::new());
+        Self { servers, answer_timeout, is_durable: false, slot, primaries }
     }
 
     /// A connection for durable writes, whose servers are checked.
@@ -145,6 +148,7 @@ impl Connection {
             let outcome = match timeout(self.answer_timeout, open.send(tag, commands)).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
+                    open.forget(tag);
                     self.replace(generation).await;
                     return Err(timed_out());
                 }
@@ -247,7 +251,11 @@ impl Connection {
                     .tcp_settings(TcpSettings::default().set_nodelay(true))
                     .build()?;
                 let library = client.get_async_connection().await?;
-                let open = Open::Many(Arc::new(ClusterServers::new(library, Arc::clone(url))));
+                let primaries = self
+                    .primaries
+                    .get_or_init(|| Arc::new(RefreshedPrimaries::new(Arc::clone(url))));
+                let open =
+                    Open::Many(Arc::new(ClusterServers::new(library, Arc::clone(primaries))));
                 if let Some(watch) = self.watch() {
                     watch.check_primaries(url).await;
                 }
@@ -279,6 +287,14 @@ impl Open {
             Open::One(open) => open.req_packed_commands(commands, 0, commands.len()).await,
             Open::Many(open) => open.send(tag, commands).await,
             Open::Simulated(open) => open.send(commands).await,
+        }
+    }
+
+    /// Connects anew to the server for a tag, if that is not replaced with the connection.
+    fn forget(&self, tag: Tag) {
+        match self {
+            Open::Many(open) => open.forget(tag),
+            Open::One(_) | Open::Simulated(_) => {}
         }
     }
 }

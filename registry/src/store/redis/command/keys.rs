@@ -79,7 +79,7 @@ const MAX_TAG_BYTES: usize = "members".len();
 /// The most bytes of a key beside its kind, its tenant and its name.
 const MAX_FRAME_BYTES: usize = "abide:{}::".len() + MAX_TAG_BYTES;
 /// The number of slots of a Redis Cluster.
-const SLOTS: u16 = 16_384;
+pub(in crate::store::redis) const SLOTS: u16 = 16_384;
 
 impl Key<'_> {
     pub(in crate::store::redis) fn tag(&self) -> Tag {

@@ -1,7 +1,9 @@
 //! The connections to the servers of a cluster.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -13,13 +15,15 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::command::keys::Tag;
+use super::super::command::keys::{SLOTS, Tag};
 use super::dial::{CONNECT_TIMEOUT, ServerConnection, dial_with};
 use super::opening::{SlotRange, slot_ranges};
 use super::url::{Host, RedisUrl};
 
-/// How long a primary that was forgotten is not looked for.
+/// How long after the last time the slots are read again; each time that a primary is missing
+/// doubles it up to the maximum.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_REFRESH_INTERVAL: Duration = Duration::from_secs(16);
 
 /// A connection to each primary of a cluster, and beside them that of the client library.
 ///
@@ -28,15 +32,34 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// command and takes it through a task of its own: a turn costs a node a tenth more time that way.
 pub(super) struct ClusterServers {
     library: ClusterConnection,
+    primaries: Arc<RefreshedPrimaries>,
+}
+
+/// Primaries that a task looks for.
+pub(super) struct RefreshedPrimaries {
     primaries: Arc<Primaries>,
-    _refreshing: AbortOnDropHandle<()>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl RefreshedPrimaries {
+    pub(super) fn new(url: Arc<RedisUrl>) -> Self {
+        let primaries = Arc::<Primaries>::default();
+        let task = tokio::spawn(Arc::clone(&primaries).refresh(url));
+        Self { primaries, _task: AbortOnDropHandle::new(task) }
+    }
+}
+
+impl Deref for RefreshedPrimaries {
+    type Target = Primaries;
+
+    fn deref(&self) -> &Primaries {
+        &self.primaries
+    }
 }
 
 impl ClusterServers {
-    pub(super) fn new(library: ClusterConnection, url: Arc<RedisUrl>) -> Self {
-        let primaries = Arc::<Primaries>::default();
-        let refreshing = tokio::spawn(Arc::clone(&primaries).refresh(url));
-        Self { library, primaries, _refreshing: AbortOnDropHandle::new(refreshing) }
+    pub(super) fn new(library: ClusterConnection, primaries: Arc<RefreshedPrimaries>) -> Self {
+        Self { library, primaries }
     }
 
     pub(super) async fn send(&self, tag: Tag, commands: &Pipeline) -> RedisResult<Vec<Value>> {
@@ -50,115 +73,151 @@ impl ClusterServers {
         // command would have room for it.
         Box::pin(library.route_pipeline(commands.clone(), 0, commands.len(), route)).await
     }
+
+    /// Connects anew to the primary for this tag, which has not answered in time.
+    pub(super) fn forget(&self, tag: Tag) {
+        self.primaries.forget(tag.slot());
+    }
 }
 
 /// The primaries that are connected to.
 #[derive(Default)]
 pub(in crate::store::redis) struct Primaries {
-    /// By the last slot of each range.
-    ranges: RwLock<BTreeMap<u16, Primary>>,
-    forgotten: Notify,
+    map: RwLock<SlotMap>,
+    /// That the map may be wrong.
+    outdated: Notify,
 }
 
-#[derive(Clone)]
-struct Primary {
-    first_slot: u16,
-    host: Host,
-    connection: ServerConnection,
+#[derive(Default)]
+struct SlotMap {
+    /// Each with its first slot and its primary, by its last slot.
+    ranges: BTreeMap<u16, (u16, Host)>,
+    connections: HashMap<Host, Arc<ServerConnection>>,
 }
 
 impl Primaries {
     /// Sends commands to the primary of a slot. Returns `None` unless it has answered all of them;
-    /// then the commands are to be sent otherwise, and so are those for its other slots.
+    /// then they are to be sent otherwise.
     pub(in crate::store::redis) async fn send(
         &self,
         slot: u16,
         commands: &Pipeline,
     ) -> Option<Vec<Value>> {
-        let answers = self.of(slot)?.req_packed_commands(commands, 0, commands.len()).await;
-        let answers = answers.ok().filter(|answers| !answers.iter().any(is_redirection));
-        if answers.is_none() {
-            self.forget(slot);
-        }
-        answers
-    }
-
-    /// The connection to the primary of a slot, if there is one.
-    fn of(&self, slot: u16) -> Option<ServerConnection> {
-        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
-        let (_, primary) = ranges.range(slot..).next()?;
-        (primary.first_slot <= slot).then(|| primary.connection.clone())
-    }
-
-    /// Forgets the primary of this slot, with all its slots, until it is found again.
-    fn forget(&self, slot: u16) {
-        let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(host) = ranges.range(slot..).next().map(|(_, primary)| primary.host.clone())
-        else {
-            return;
+        let (host, connection) = self.of(slot)?;
+        let mut primary = ServerConnection::clone(&connection);
+        let Ok(answers) = primary.req_packed_commands(commands, 0, commands.len()).await else {
+            self.forget_connection(&host, &connection);
+            return None;
         };
-        ranges.retain(|_, primary| primary.host != host);
-        tracing::debug!(primary = %host, "primary does not answer as such: its slots are read anew");
-        self.forgotten.notify_one();
+        match answers.iter().filter_map(Refusal::of).max() {
+            None => return Some(answers),
+            Some(Refusal::NotNow) => {}
+            Some(Refusal::Elsewhere) => self.outdated.notify_one(),
+        }
+        None
     }
 
-    /// Finds the primaries, and finds them again whenever one was forgotten.
-    async fn refresh(self: Arc<Self>, url: Arc<RedisUrl>) {
-        loop {
-            if self.connect(&url).await {
-                self.forgotten.notified().await;
-            }
-            sleep(REFRESH_INTERVAL).await;
+    /// The primary of a slot, if it is connected to.
+    fn of(&self, slot: u16) -> Option<(Host, Arc<ServerConnection>)> {
+        let map = self.read();
+        let (_, (first, host)) = map.ranges.range(slot..).next()?;
+        let connection = map.connections.get(host).filter(|_| *first <= slot)?;
+        Some((host.clone(), Arc::clone(connection)))
+    }
+
+    /// Forgets the connection to the primary of a slot.
+    pub(in crate::store::redis) fn forget(&self, slot: u16) {
+        if let Some((host, connection)) = self.of(slot) {
+            self.forget_connection(&host, &connection);
         }
     }
 
-    /// Connects to the primaries that are not connected to. Returns whether there is a connection for
-    /// every slot that has a primary.
-    pub(in crate::store::redis) async fn connect(&self, url: &RedisUrl) -> bool {
-        let Ok(found) = slot_ranges(url).await else { return false };
-        let mut connections = self.connections();
+    /// Forgets a connection that broke, unless it was replaced meanwhile.
+    fn forget_connection(&self, host: &Host, broken: &Arc<ServerConnection>) {
+        let mut map = self.write();
+        if map.connections.get(host).is_some_and(|present| Arc::ptr_eq(present, broken)) {
+            map.connections.remove(host);
+            tracing::debug!(primary = %host, "connection to a primary of the cluster broke");
+            self.outdated.notify_one();
+        }
+    }
+
+    /// Reads the slots, and reads them again whenever they may be others.
+    async fn refresh(self: Arc<Self>, url: Arc<RedisUrl>) {
+        // Connections begin at different hosts, so that after a fail-over not all ask the same one.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let mut asked = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut interval = REFRESH_INTERVAL;
+        loop {
+            if self.connect(&url, asked).await {
+                interval = REFRESH_INTERVAL;
+                self.outdated.notified().await;
+            } else {
+                interval = MAX_REFRESH_INTERVAL.min(interval * 2);
+            }
+            sleep(interval).await;
+            asked = asked.wrapping_add(1);
+        }
+    }
+
+    /// Reads the slots from the host with this number, or one after it, and connects to the primaries
+    /// that are not connected to. Returns whether each slot has a primary, and all are connected to.
+    pub(in crate::store::redis) async fn connect(&self, url: &RedisUrl, asked: usize) -> bool {
+        let Ok(found) = slot_ranges(url, asked).await else { return false };
+        let slots = |it: &SlotRange| u64::from(it.last.saturating_sub(it.first)) + 1;
+        if found.iter().map(slots).sum::<u64>() < u64::from(SLOTS) {
+            // A server that has left the cluster knows nothing of it.
+            return false;
+        }
         let mut missing: Vec<&Host> = found.iter().map(|range| &range.primary).collect();
         missing.sort();
         missing.dedup();
-        missing.retain(|host| !connections.contains_key(host));
-        // At once: one that hangs must not keep the others from being connected to.
+        missing.retain(|host| !self.read().connections.contains_key(host));
         let dialled = join_all(missing.into_iter().map(async |host| {
             // The time of answers is watched by whoever sends.
             let connection = dial_with(url.server(host).ok()?, CONNECT_TIMEOUT, None).await;
-            Some((host.clone(), connection.ok()?))
+            Some((host.clone(), Arc::new(connection.ok()?)))
         }));
-        connections.extend(dialled.await.into_iter().flatten());
-        let ranges = found.iter().filter_map(|SlotRange { first, last, primary }| {
-            let connection = connections.get(primary)?.clone();
-            let (first_slot, host) = (*first, primary.clone());
-            Some((*last, Primary { first_slot, host, connection }))
-        });
-        let ranges: BTreeMap<u16, Primary> = ranges.collect();
-        let is_whole = ranges.len() == found.len();
-        *self.ranges.write().unwrap_or_else(PoisonError::into_inner) = ranges;
+        let dialled = dialled.await;
+        let mut map = self.write();
+        map.connections.extend(dialled.into_iter().flatten());
+        map.connections.retain(|host, _| found.iter().any(|range| range.primary == *host));
+        let is_whole = found.iter().all(|range| map.connections.contains_key(&range.primary));
+        let ranges = found.into_iter().map(|it| (it.last, (it.first, it.primary)));
+        map.ranges = ranges.collect();
         is_whole
     }
 
-    fn connections(&self) -> HashMap<Host, ServerConnection> {
-        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
-        let primaries = ranges.values();
-        primaries.map(|it| (it.host.clone(), it.connection.clone())).collect()
+    fn read(&self) -> RwLockReadGuard<'_, SlotMap> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, SlotMap> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether the answering server does not have the slot, or cannot serve it now.
-fn is_redirection(answer: &Value) -> bool {
-    let Value::ServerError(error) = answer else { return false };
-    match error.kind() {
-        Some(
-            ServerErrorKind::Moved
-            | ServerErrorKind::Ask
+/// Why a server has not carried out a command that another one may carry out, or the same one later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Refusal {
+    /// The slot moves, or the cluster is down: where it is has not changed.
+    NotNow,
+    /// The server is not the primary of the slot.
+    Elsewhere,
+}
+
+impl Refusal {
+    fn of(answer: &Value) -> Option<Self> {
+        let Value::ServerError(error) = answer else { return None };
+        match error.kind()? {
+            ServerErrorKind::Ask
             | ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::ReadOnly
-            | ServerErrorKind::BusyLoading,
-        ) => true,
-        Some(_) | None => false,
+            | ServerErrorKind::BusyLoading => Some(Self::NotNow),
+            ServerErrorKind::Moved | ServerErrorKind::MasterDown | ServerErrorKind::ReadOnly => {
+                Some(Self::Elsewhere)
+            }
+            _ => None,
+        }
     }
 }

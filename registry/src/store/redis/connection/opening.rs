@@ -84,7 +84,7 @@ pub(super) async fn primaries(
 ) -> RedisResult<Vec<(Host, RedisResult<ServerConnection>)>> {
     match &url.kind {
         Kind::Single => {
-            let (host, primary) = dial_any(url).await?;
+            let (host, primary) = dial_any(url, 0).await?;
             Ok(vec![(host, Ok(primary))])
         }
         Kind::Sentinel(name) => {
@@ -93,7 +93,7 @@ pub(super) async fn primaries(
         }
         Kind::Cluster => {
             let mut hosts: Vec<Host> = Vec::new();
-            for range in slot_ranges(url).await? {
+            for range in slot_ranges(url, 0).await? {
                 if !hosts.contains(&range.primary) {
                     hosts.push(range.primary);
                 }
@@ -111,10 +111,11 @@ pub(super) async fn primaries(
     }
 }
 
-/// The first of the hosts that answers.
-async fn dial_any(url: &RedisUrl) -> RedisResult<(Host, ServerConnection)> {
+/// The first of the hosts that answers, from the one with this number on.
+async fn dial_any(url: &RedisUrl, first: usize) -> RedisResult<(Host, ServerConnection)> {
     let mut last = RedisError::from((ErrorKind::Client, "no host was dialled"));
-    for host in url.hosts() {
+    let hosts = url.hosts();
+    for host in hosts.iter().cycle().skip(first % hosts.len().max(1)).take(hosts.len()) {
         match dial(url.server(host)?, CONNECT_TIMEOUT).await {
             Ok(server) => return Ok((host.clone(), server)),
             Err(error) => last = error,
@@ -131,9 +132,9 @@ pub(super) struct SlotRange {
     pub(super) primary: Host,
 }
 
-/// All slots of a cluster that have a primary.
-pub(super) async fn slot_ranges(url: &RedisUrl) -> RedisResult<Vec<SlotRange>> {
-    let (asked, mut node) = dial_any(url).await?;
+/// All slots of a cluster that have a primary, as the host with this number knows them, or one after it.
+pub(super) async fn slot_ranges(url: &RedisUrl, first: usize) -> RedisResult<Vec<SlotRange>> {
+    let (asked, mut node) = dial_any(url, first).await?;
     let ranges = cmd("CLUSTER").arg("SLOTS").query_async::<Vec<_>>(&mut node).await?;
     ranges.into_iter().map(|range| SlotRange::parse(range, &asked)).collect()
 }
