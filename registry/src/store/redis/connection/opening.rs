@@ -144,9 +144,10 @@ impl SlotRange {
     /// replicas. A node is its name and port, and more in some versions.
     fn parse(range: Vec<Value>, asked: &Host) -> RedisResult<Self> {
         let mut parts = range.into_iter();
-        let (Some(first), Some(last), Some(Value::Array(mut node))) =
-            (parts.next(), parts.next(), parts.next())
-        else {
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let first = redis::from_redis_value(next())?;
+        let last = redis::from_redis_value(next())?;
+        let Value::Array(mut node) = next() else {
             return Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS names no primary").into());
         };
         node.truncate(2);
@@ -154,7 +155,6 @@ impl SlotRange {
         // A node that does not know its own name is at the address where it was asked.
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| asked.name.clone());
         let primary = Host { name, port };
-        let (first, last) = (redis::from_redis_value(first)?, redis::from_redis_value(last)?);
         Ok(Self { first, last, primary })
     }
 }
