@@ -21,6 +21,7 @@ use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
 use redis::{Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use socket2::TcpKeepalive;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -35,6 +36,9 @@ use super::command::keys::Tag;
 /// maximum.
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
 const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(200);
+/// How often the kernel asks whether a server is there to which the cluster's connection sends nothing,
+/// so that no firewall forgets the connection: commands mostly go past it.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the cluster's connection follows a moved slot, or reconnects, within the answer's
 /// timeout.
 const MAX_REDIRECTS: u32 = 3;
@@ -238,6 +242,7 @@ impl Connection {
             }
             Kind::Cluster => {
                 let hosts = url.hosts().iter().map(|host| url.server(host));
+                let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_INTERVAL);
                 let mut client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?);
                 if let Some(certificates) = url.certificates()? {
                     client = client.certs(certificates);
@@ -248,7 +253,7 @@ impl Connection {
                     .max_retry_wait(REDIRECT_WAIT_MS.1)
                     .connection_timeout(CONNECT_TIMEOUT)
                     .response_timeout(self.answer_timeout)
-                    .tcp_settings(TcpSettings::default().set_nodelay(true))
+                    .tcp_settings(TcpSettings::default().set_nodelay(true).set_keepalive(keepalive))
                     .build()?;
                 let library = client.get_async_connection().await?;
                 let primaries = self
