@@ -56,7 +56,7 @@ pub(super) struct Connection {
     answer_timeout: Duration,
     /// Whether it carries durable writes, so that each server that is connected to is checked.
     is_durable: bool,
-    slot: Mutex<Slot>,
+    current: Mutex<Current>,
     /// Those of a cluster outlive the connection of the library.
     primaries: OnceLock<Arc<RefreshedPrimaries>>,
 }
@@ -70,7 +70,7 @@ pub(super) enum Servers {
 }
 
 #[derive(Default)]
-struct Slot {
+struct Current {
     open: Option<Checked>,
     /// Counts the connections, so that one that broke is not mistaken for its replacement.
     generation: u64,
@@ -103,8 +103,8 @@ impl Connection {
     /// A connection without durable writes.
     pub(super) fn new(servers: Servers) -> Self {
         let answer_timeout = ANSWER_TIMEOUT;
-        let (slot, primaries) = (Mutex::default(), OnceLock::new());
-        Self { servers, answer_timeout, is_durable: false, slot, primaries }
+        let (current, primaries) = (Mutex::default(), OnceLock::new());
+        Self { servers, answer_timeout, is_durable: false, current, primaries }
     }
 
     /// A connection for durable writes, whose servers are checked.
@@ -190,11 +190,11 @@ impl Connection {
     }
 
     async fn open(&self) -> RedisResult<(u64, Checked)> {
-        let mut slot = self.slot.lock().await;
-        if let Some(open) = &slot.open {
-            return Ok((slot.generation, open.clone()));
+        let mut current = self.current.lock().await;
+        if let Some(open) = &current.open {
+            return Ok((current.generation, open.clone()));
         }
-        let recent = slot.failure.as_ref().filter(|failure| Instant::now() < failure.until);
+        let recent = current.failure.as_ref().filter(|failure| Instant::now() < failure.until);
         if let Some(failure) = recent {
             return Err(failure.error.clone());
         }
@@ -204,17 +204,17 @@ impl Connection {
         let opened = opened.unwrap_or_else(|_| Err(timed_out()));
         match opened {
             Ok(open) => {
-                slot.failure = None;
-                slot.generation += 1;
-                slot.open = Some(open.clone());
-                Ok((slot.generation, open))
+                current.failure = None;
+                current.generation += 1;
+                current.open = Some(open.clone());
+                Ok((current.generation, open))
             }
             Err(error) => {
-                let former = slot.failure.as_ref().map(|failure| failure.delay);
+                let former = current.failure.as_ref().map(|failure| failure.delay);
                 let delay = former.map_or(FIRST_RECONNECT_DELAY, |former| former * 2);
                 let delay = delay.min(MAX_RECONNECT_DELAY);
                 let until = Instant::now() + delay;
-                slot.failure = Some(ConnectFailure { error: error.clone(), delay, until });
+                current.failure = Some(ConnectFailure { error: error.clone(), delay, until });
                 Err(error)
             }
         }
@@ -279,9 +279,9 @@ impl Connection {
     }
 
     async fn replace(&self, generation: u64) {
-        let mut slot = self.slot.lock().await;
-        if slot.generation == generation {
-            slot.open = None;
+        let mut current = self.current.lock().await;
+        if current.generation == generation {
+            current.open = None;
         }
     }
 }
