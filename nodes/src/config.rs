@@ -14,8 +14,8 @@ use abide_actors::exec::Sandbox;
 use abide_actors::identity::NodeName;
 use abide_conversation::is_segment;
 use abide_registry::placement::Policy;
-use abide_registry::store::AuditLevel;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
+use abide_registry::store::{AuditLevel, Compression};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -71,6 +71,9 @@ pub struct Config {
     /// The keys by which the store is encrypted, one a line as ID:BASE64; the first one encrypts
     #[arg(long, env = "ABIDE_ENCRYPT_KEY_FILE", value_name = "FILE")]
     pub encrypt_key_file: Option<PathBuf>,
+    /// How the values of conversations are compressed in Redis: none or zstd. Every node reads both
+    #[arg(long, env = "ABIDE_STORE_COMPRESSION", value_name = "HOW", default_value = "none")]
+    pub store_compression: StoreCompression,
     /// Public API; port 0 takes any free one
     #[arg(long, env = "ABIDE_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
@@ -158,6 +161,7 @@ impl Config {
             store_cert: None,
             store_key: None,
             encrypt_key_file: None,
+            store_compression: StoreCompression::None,
             listen: ANY_LOOPBACK_PORT,
             allow_origin: Vec::new(),
             allow_host: Vec::new(),
@@ -262,6 +266,22 @@ impl FromStr for Durability {
                 let count = text.strip_prefix("replicas=").and_then(|count| count.parse().ok());
                 count.map(Self::Replicas).ok_or("must be fsync, os or replicas=N".to_owned())
             }
+        }
+    }
+}
+
+/// How a store compresses what it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StoreCompression {
+    None,
+    Zstd,
+}
+
+impl From<StoreCompression> for Compression {
+    fn from(choice: StoreCompression) -> Self {
+        match choice {
+            StoreCompression::None => Self::None,
+            StoreCompression::Zstd => Self::Zstd,
         }
     }
 }

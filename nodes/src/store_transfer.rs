@@ -13,7 +13,7 @@ use clap::Parser;
 use tokio::sync::mpsc;
 
 use crate::clock::SystemClock;
-use crate::config::{Cli, Config, StoreUrl};
+use crate::config::{Cli, Config, StoreCompression, StoreUrl};
 use crate::node::{open_store, open_store_to_read};
 
 /// How many lines wait to be written.
@@ -132,6 +132,11 @@ fn parse(url: &str) -> Result<StoreUrl, String> {
 
 /// The certificates and the keys of the store are those of the environment, as for a node.
 fn config(store: StoreUrl) -> Result<Config, String> {
-    let Cli { serve, .. } = Cli::try_parse_from(["abide"]).map_err(|error| error.to_string())?;
+    let Cli { mut serve, .. } =
+        Cli::try_parse_from(["abide"]).map_err(|error| error.to_string())?;
+    if let StoreUrl::Embedded(_) = store {
+        // The environment may be that of nodes over Redis.
+        serve.store_compression = StoreCompression::None;
+    }
     Ok(Config { store, ..serve })
 }

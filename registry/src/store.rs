@@ -7,6 +7,7 @@ mod claimed_cache;
 mod claims;
 pub mod commit_benchmark;
 mod commit_rules;
+mod compression;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub mod embedded;
@@ -23,6 +24,7 @@ mod rollout;
 mod schedules;
 mod sealing;
 mod staging;
+mod stored_form;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +49,7 @@ use crate::partition::{Partition, PartitionSet};
 pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
 pub use blob_names::{BlobNames, DroppedNames};
 pub use commit_rules::STATE_FORMAT;
+pub use compression::{Compression, decompress};
 pub use erasures::Erasures;
 pub use listing::{
     Direction, IndexJob, IndexJobs, ListOrder, ListQuery, ListedConversation, Lists, Period,

@@ -142,6 +142,10 @@ async fn run_faults(
     let (store_setup, redis) = StoreSetup::start(kind, SeededRandom(seed)).await;
     let workspaces = tempfile::tempdir().map_err(text)?;
     let mut plan = plan(&program, &store_setup, workspaces.path(), &output);
+    // A build of before knows no compression.
+    if chaos.previous.is_none() && kind != StoreKind::Embedded {
+        plan = plan.some_compress();
+    }
     let jumps = scope.has(FaultKind::ClockJump);
     if jumps {
         plan = plan.with_fake_clocks();

@@ -28,6 +28,7 @@ pub struct Plan {
     secret: Option<String>,
     embedded: bool,
     fake_clocks: bool,
+    some_compress: bool,
     environment: Vec<(String, String)>,
 }
 
@@ -45,6 +46,7 @@ impl Plan {
             secret: None,
             embedded: false,
             fake_clocks: false,
+            some_compress: false,
             environment: Vec::new(),
         }
     }
@@ -52,6 +54,12 @@ impl Plan {
     /// Adds flags to every start of every node.
     pub fn with(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|flag| flag.to_string()));
+        self
+    }
+
+    /// Has every other node compress what it stores. All of them read both.
+    pub fn some_compress(mut self) -> Self {
+        self.some_compress = true;
         self
     }
 
@@ -346,6 +354,9 @@ impl Cluster {
         }
         if !plan.embedded {
             site = site.with_store(plan.store.as_ref().unwrap_or(&url));
+        }
+        if plan.some_compress && index % 2 == 1 {
+            site = site.with(&["--store-compression", "zstd"]);
         }
         let mut site = with_environment(site, plan);
         if let Some(secret) = &plan.secret {

@@ -98,14 +98,18 @@ pub struct Load {
     /// Compares turns without and with encryption at rest
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced"])]
     encrypt: bool,
+    /// Compares turns without and with compression of what is stored
+    #[arg(long, requires = "nodes",
+        conflicts_with_all = ["url", "park", "parked", "traced", "encrypt"])]
+    compress: bool,
     /// Compares turns with those of another build of the program; without --nodes, over embedded
     /// stores
-    #[arg(long, conflicts_with_all = ["url", "park", "parked", "traced", "encrypt"])]
+    #[arg(long, conflicts_with_all = ["url", "park", "parked", "traced", "encrypt", "compress"])]
     against: Option<PathBuf>,
     /// Compares turns with those of a bare node, which decides nothing; without --nodes,
     /// over embedded stores
     #[arg(long,
-        conflicts_with_all = ["url", "park", "parked", "traced", "encrypt", "against"])]
+        conflicts_with_all = ["url", "park", "parked", "traced", "encrypt", "compress", "against"])]
     bare: bool,
     /// Measures clusters of 1, 3, 10 and 30 nodes, one after the other
     #[arg(long, conflicts_with_all = ["url", "park", "nodes"])]
@@ -196,7 +200,14 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
         return Ok(found::run(&load, found, dir.path()).await?.to_string());
     }
     if load.encrypt {
-        return Ok(comparison::encryption(&load, dir.path()).await?.to_string());
+        let plain = Load { encrypt: false, ..load.clone() };
+        let sides = [("plain", &plain), ("encrypted", &load)];
+        return Ok(comparison::settings(sides, dir.path()).await?.to_string());
+    }
+    if load.compress {
+        let plain = Load { compress: false, ..load.clone() };
+        let sides = [("plain", &plain), ("compressed", &load)];
+        return Ok(comparison::settings(sides, dir.path()).await?.to_string());
     }
     if load.traced {
         return Ok(traced_turns::run(&load, dir.path()).await?.to_string());

@@ -9,7 +9,7 @@ use abide_registry::standalone::Standalone;
 use abide_registry::store::embedded::{self, CloseWatch, Embedded, FailureWatch};
 use abide_registry::store::memory::Memory;
 use abide_registry::store::redis::{self, CertificateFiles, OpenError, Redis, RedisUrl};
-use abide_registry::store::{KeyRing, Store};
+use abide_registry::store::{Compression, KeyRing, Store};
 use jiff::SignedDuration;
 
 use crate::clock::{StoreClock, SystemClock};
@@ -44,7 +44,8 @@ pub(crate) async fn open_store_to_read(config: &Config) -> Result<Arc<dyn Store>
         StoreUrl::Redis(url) => {
             let keys = read_keys(config)?;
             let url = with_certificates(url, config)?;
-            shared(&url, redis::Durability::Nothing, keys).await.map(|stores| stores.store)
+            let opened = shared(&url, redis::Durability::Nothing, keys, Compression::None).await;
+            opened.map(|stores| stores.store)
         }
         StoreUrl::Memory | StoreUrl::Embedded(_) => open_store(config).await,
     }
@@ -52,7 +53,12 @@ pub(crate) async fn open_store_to_read(config: &Config) -> Result<Arc<dyn Store>
 
 pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
     let keys = read_keys(config)?;
+    let compression = config.store_compression.into();
     match &config.store {
+        StoreUrl::Memory | StoreUrl::Embedded(_) if compression != Compression::None => {
+            let reason = "--store-compression: only a Redis store compresses";
+            Err(StartError::Config(reason.to_owned()))
+        }
         StoreUrl::Memory if keys.is_some() => {
             let reason = "--encrypt-key-file: a store in memory writes nothing to encrypt";
             Err(StartError::Config(reason.to_owned()))
@@ -79,7 +85,7 @@ pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
                 Durability::Os => redis::Durability::Os,
                 Durability::Replicas(count) => redis::Durability::Replicas(count),
             };
-            shared(&with_certificates(url, config)?, durability, keys).await
+            shared(&with_certificates(url, config)?, durability, keys, compression).await
         }
     }
 }
@@ -123,12 +129,13 @@ async fn shared(
     url: &RedisUrl,
     durability: redis::Durability,
     keys: Option<KeyRing>,
+    compression: Compression,
 ) -> Result<Stores, StartError> {
     let opened = Redis::open_encrypted(url, durability, keys).await.map_err(|error| match error {
         OpenError::Away { .. } => StartError::Broken(error.to_string()),
         _ => StartError::Config(error.to_string()),
     });
-    let store = Arc::new(opened?);
+    let store = Arc::new(opened?.with_compression(compression));
     tracing::info!(store = store.description(), "store opened");
     let clock = Arc::new(StoreClock::default());
     let corrected = clock.clone();
@@ -147,4 +154,21 @@ async fn shared(
         close_watch: None,
         failure_watch: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreCompression;
+
+    #[tokio::test]
+    async fn a_store_that_does_not_compress_refuses_to() {
+        for store in ["memory", "embedded:/nonexistent"] {
+            let mut config = Config::new(store.parse().expect("a store"));
+            config.store_compression = StoreCompression::Zstd;
+            let refused = open(&config).await.err().map(|error| error.to_string());
+            let expected = "--store-compression: only a Redis store compresses";
+            assert_eq!(refused.as_deref(), Some(expected), "{store}");
+        }
+    }
 }

@@ -32,7 +32,9 @@ use self::members::KnownMembers;
 use self::rows::indexed_row::IndexedRow;
 use super::claimed_cache::ClaimedCache;
 use super::commit_rules::STATE_FORMAT;
-use super::sealing::{KeyRing, Sealer};
+use super::compression::Compression;
+use super::sealing::{KeyRing, OwnKey, Sealer};
+use super::stored_form::StoredForm;
 
 pub use self::connection::certificates::{CertificateError, CertificateFiles};
 pub use self::connection::durability::Durability;
@@ -93,6 +95,7 @@ pub struct Redis {
     rows: ClaimedCache<IndexedRow>,
     /// Present if there is a key file.
     sealer: Option<Arc<Sealer>>,
+    compression: Compression,
     /// The watch's task, which ends with the store.
     _watching: JoinSet<()>,
 }
@@ -166,8 +169,20 @@ impl Redis {
             watch,
             rows: ClaimedCache::default(),
             sealer: None,
+            compression: Compression::None,
             _watching: JoinSet::new(),
         }
+    }
+
+    /// The same store, which compresses what it writes of conversations in this way.
+    #[must_use]
+    pub fn with_compression(self, compression: Compression) -> Self {
+        Self { compression, ..self }
+    }
+
+    /// The form of what is stored of a conversation that has this data key.
+    fn stored_form<'k>(&self, own: Option<&'k OwnKey>) -> StoredForm<'k> {
+        StoredForm { compression: self.compression, own }
     }
 
     /// The servers and their durability settings, as one line for the log.

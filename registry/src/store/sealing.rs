@@ -28,6 +28,7 @@ pub(super) use self::records::{SealedSummary, open_response, seal_response};
 pub(super) use self::rewrap::RewrapPass;
 pub use self::rewrap::Rewrapped;
 use super::claimed_cache::ClaimedCache;
+use super::compression;
 
 /// The name under which the store's data key is noted. No key has it: a `/` is not allowed in ids.
 pub(super) const STORE_KEY: &str = "/store";
@@ -372,12 +373,20 @@ pub(super) fn unreadable(name: &str, why: &str) -> StoreError {
     StoreError::Unreadable(format!("{name}: {why}"))
 }
 
-/// Reads JSON that this program wrote; `name` names it in the error. A value that cannot be read was
-/// changed, or is sealed and was read without its key: the store itself answers.
+/// Reads JSON that this program wrote, compressed or not; `name` names it in the error. A value that
+/// cannot be read was changed, or is sealed and was read without its key: the store itself answers.
 pub(super) fn parse<T: DeserializeOwned>(name: &str, value: &[u8]) -> Result<T, StoreError> {
-    abide_conversation::from_json(value).map_err(|error| {
-        if is_sealed(value) { without_key(name) } else { unreadable(name, &error.to_string()) }
-    })
+    match read(value) {
+        Ok(parsed) => Ok(parsed),
+        Err(_) if is_sealed(value) => Err(without_key(name)),
+        Err(why) => Err(unreadable(name, &why)),
+    }
+}
+
+/// Reads JSON that may be compressed; else says why it cannot be read.
+pub(super) fn read<T: DeserializeOwned>(value: &[u8]) -> Result<T, String> {
+    let json = compression::decompress(value).map_err(|error| error.to_string())?;
+    abide_conversation::from_json(&json).map_err(|error| error.to_string())
 }
 
 /// The error of what is sealed and has no key here.

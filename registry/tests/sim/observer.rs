@@ -7,6 +7,7 @@ use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{Claim, Holder};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Scoped};
+use abide_registry::store::decompress;
 
 use crate::redis::{Call, Transaction, text};
 use crate::world::LEASE_MS;
@@ -217,8 +218,10 @@ impl Observer {
             let claimed = transaction.effects.iter().find_map(|words| claim_set_by(words));
             held = claimed.unwrap_or(held);
         }
-        let events =
-            events.iter().map(|json| abide_conversation::from_json::<Event>(json).unwrap());
+        let events = events.iter().map(|stored| {
+            let json = decompress(stored).unwrap();
+            abide_conversation::from_json::<Event>(&json).unwrap()
+        });
         let events: Vec<_> = events.collect();
         self.commits += 1;
         let last = events.last().map_or(0, |event| event.seq.get());

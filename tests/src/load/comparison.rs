@@ -131,16 +131,18 @@ pub(super) async fn builds(load: &Load, against: &Path, dir: &Path) -> Result<Re
     report(load, order, &sides)
 }
 
-/// Compares turns without and with encryption at rest.
-pub(super) async fn encryption(load: &Load, dir: &Path) -> Result<Report, LoadError> {
-    let plain = Load { encrypt: false, ..load.clone() };
-    let plain = NodeGroup::start(&plain, &dir.join("plain"), PASSIVATE_AFTER, None).await?;
-    let sealed = NodeGroup::start(load, &dir.join("sealed"), PASSIVATE_AFTER, None).await?;
-    let groups = [("plain", &plain), ("encrypted", &sealed)];
-    let sides = turns(load, Order::Concurrently, groups).await?;
-    plain.stop().await?;
-    sealed.stop().await?;
-    report(load, Order::Concurrently, &sides)
+/// Compares turns without and with a setting of the nodes.
+pub(super) async fn settings(
+    [(one_name, one), (other_name, other)]: [(&'static str, &Load); 2],
+    dir: &Path,
+) -> Result<Report, LoadError> {
+    let without = NodeGroup::start(one, &dir.join("without"), PASSIVATE_AFTER, None).await?;
+    let with = NodeGroup::start(other, &dir.join("with"), PASSIVATE_AFTER, None).await?;
+    let groups = [(one_name, &without), (other_name, &with)];
+    let sides = turns(other, Order::Concurrently, groups).await?;
+    without.stop().await?;
+    with.stop().await?;
+    report(other, Order::Concurrently, &sides)
 }
 
 fn rate(turns: &Turns) -> f64 {

@@ -102,6 +102,9 @@ impl Node {
         if load.encrypt {
             command.arg("--encrypt-key-file").arg(key_file(dir)?);
         }
+        if load.compress {
+            command.args(["--store-compression", "zstd"]);
+        }
         Self::ready(command).await
     }
 

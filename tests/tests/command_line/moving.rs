@@ -93,6 +93,24 @@ async fn a_store_that_promises_less_is_read_at_once_and_written_when_that_is_ask
 }
 
 #[tokio::test]
+async fn what_is_imported_is_compressed_where_a_store_compresses() {
+    let redis = Redis::process_with(&["--appendfsync", "everysec"]).await;
+    let (_site, _node, shell) = demo().await;
+    let shell = shell.with("ABIDE_STORE_COMPRESSION", "zstd");
+    shell.run(&["say", "c", &"hello again ".repeat(20), "--agent", "demo"]).await.expect(0);
+    let lines = shell.run(&["export", "--all"]).await.expect(0);
+    let import = ["import", "--store", redis.url(), "--durability", "os"];
+    shell.run_with(&import, &lines).await.expect(0);
+    let keys: Vec<String> = redis.ask(&["KEYS", "*:j:c"]).await;
+    let events: Vec<Vec<u8>> = redis.ask(&["LRANGE", &keys[0], "0", "-1"]).await;
+    assert!(events.iter().any(|event| event[0] == b'('), "{events:?}");
+    let moved = shell.run(&["export", "--all", "--store", redis.url()]).await.expect(0);
+    shell.run_with(&["import", "--store", "embedded:back"], &moved).await.expect(0);
+    let back = shell.run(&["export", "--all", "--store", "embedded:back"]).await.expect(0);
+    assert_eq!(back, moved);
+}
+
+#[tokio::test]
 async fn an_agent_goes_back_to_an_earlier_revision() {
     let (_site, _node, shell) = demo().await;
     let directory = shell.home.path().join("agents");

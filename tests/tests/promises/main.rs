@@ -11,6 +11,7 @@ mod chaos;
 mod children;
 mod clocks;
 mod cluster_state;
+mod compression;
 mod drain;
 mod erasures;
 mod failover;

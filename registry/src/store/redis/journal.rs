@@ -2,7 +2,7 @@
 //! that are being imported.
 
 mod append;
-mod commit_writes;
+pub(super) mod commit_writes;
 pub(super) mod pages;
 mod staging;
 

@@ -13,7 +13,8 @@ use redis::{Cmd, cmd};
 use super::super::listing::{
     Direction, Entry, IndexMember, ListQuery, ListedConversation, MemberParts, Plan, is_as_read,
 };
-use super::super::sealing::{OwnKey, Sealer};
+use super::super::sealing::Sealer;
+use super::super::stored_form::StoredForm;
 use super::super::{IndexJobs, ListError, Lists, Page, Rebuild, paging};
 use super::Redis;
 use super::command::keys::{self, Tag};
@@ -197,7 +198,7 @@ impl Lists for Redis {
         let call = call.arg(id.as_str()).arg(summary.last_seq.get()).arg(participants);
         let index_key = self.sealer.as_deref().and_then(Sealer::new_index_key);
         let entry = Entry::new(summary, indexed, index_key);
-        self.call(call.listed(summary, &entry, key.as_ref())?).await
+        self.call(call.listed(summary, &entry, self.stored_form(key.as_ref()))?).await
     }
 
     async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
@@ -337,12 +338,12 @@ impl ScriptCall {
         self,
         summary: &ConversationSummary,
         entry: &Entry,
-        own: Option<&OwnKey>,
+        form: StoredForm<'_>,
     ) -> Result<Self, StoreError> {
-        let mut call = self.sealed("", own, LISTING, &summary.listing)?;
+        let mut call = self.stored("", form, LISTING, &summary.listing)?;
         call = match &summary.metadata {
             none if none.is_empty() => call.arg(""),
-            metadata => call.sealed("", own, METADATA, metadata)?,
+            metadata => call.stored("", form, METADATA, metadata)?,
         };
         call = match &summary.participants {
             none if none.is_empty() => call.arg(""),

@@ -4,6 +4,7 @@
 mod access;
 mod blob_names;
 mod cluster;
+mod compression;
 mod costs;
 mod durability;
 mod encryption;

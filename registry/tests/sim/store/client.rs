@@ -14,7 +14,7 @@ use abide_conversation::{AgentName, ConversationId, Scoped, Seq, Timestamp};
 use abide_registry::membership::{Member, Membership, MembershipStatus};
 use abide_registry::partition::{Partition, PartitionSet};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{Occupancy, Store as _};
+use abide_registry::store::{Compression, Occupancy, Store as _};
 
 use super::{ALL, HeldConversation, Written, durability};
 use crate::executor::ProcessId;
@@ -34,9 +34,12 @@ impl Client {
     pub fn new(world: &std::rc::Rc<crate::world::World>, process: ProcessId) -> Self {
         let dial = Arc::new(NodeDial(process));
         let opening_id = format!("p{process}");
+        // Some processes compress, and all read both.
+        let compression = [Compression::None, Compression::Zstd][process % 2];
         Self {
             hasty: Redis::simulated(dial.clone(), Durability::Os, format!("{opening_id}-hasty")),
-            redis: Redis::simulated(dial, durability(world.seed), opening_id),
+            redis: Redis::simulated(dial, durability(world.seed), opening_id)
+                .with_compression(compression),
             mutation: world.mutation,
             world: std::rc::Rc::downgrade(world),
         }

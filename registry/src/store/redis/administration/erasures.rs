@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use abide_actors::journal::{InboxEntry, Rewrite, StoreError};
+use abide_actors::journal::{Rewrite, StoreError};
 use abide_conversation::erase::SubjectAlias;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
@@ -16,13 +16,14 @@ use redis::cmd;
 use super::super::super::erasures::Erasures;
 use super::super::super::listing::Entry;
 use super::super::super::operations::ChainEntry;
-use super::super::super::sealing::{Label, Sealer, seal_own};
+use super::super::super::sealing::{Label, Sealer};
 use super::super::super::usage::owner_suffix;
 use super::super::super::{ListError, Page, paging};
 use super::super::Redis;
 use super::super::audit::operations;
 use super::super::command::keys::{self, Tag};
 use super::super::command::script::ScriptCall;
+use super::super::journal::commit_writes::inbox_entry;
 use super::super::rows::decode::{self, inbox_label};
 use super::super::scripts::{
     FORGET_SCHEDULE, RENAME_USAGE, REPLACE_DECISION, REPLACE_OPERATION, REWRITE, SCHEDULE, json,
@@ -214,29 +215,26 @@ impl Redis {
         let index = tag.listing(id.prefix(), super::super::listing::INDEX);
         let keys = [own("c"), own("j"), own("s"), own("o"), index];
         let (own, sealer) = (self.present_key(id).await?, self.sealer.as_deref());
+        let form = self.stored_form(own.as_ref());
         let mut call = ScriptCall::new(&REWRITE, tag, keys)
             .held(held)
             .arg(id.as_str())
             .arg(summary.last_seq.get())
             .arg(rewrite.events.len());
         for event in &rewrite.events {
-            let sealed = seal_own(own.as_ref(), "event", &event.seq.to_string(), &json(event)?)?
-                .into_owned();
-            call = call.arg(event.seq.get().saturating_sub(1)).arg(sealed);
+            let stored = form.of_event(event.seq, json(event)?.into())?;
+            call = call.arg(event.seq.get().saturating_sub(1)).arg(&*stored);
         }
         call = call.arg(rewrite.open.len());
         for pending in &rewrite.open {
             let member = keys::inbox_member(&keys::pending_key(id, pending));
-            let (conversation_id, agent) = (id.local(), summary.agent.clone());
-            let participants = summary.participants.clone();
-            let entry =
-                InboxEntry { conversation_id, agent, participants, pending: pending.clone() };
-            let entry = self.seal(inbox_label(id), json(&entry)?.into())?;
+            let entry = inbox_entry(id, summary, pending, self.compression)?;
+            let entry = self.seal(inbox_label(id), entry)?;
             call = call.arg(member).arg(&*entry);
         }
         let index_key = sealer.and_then(Sealer::new_index_key);
         let entry = Entry::new(summary, &rewrite.indexed, index_key);
-        let call = call.listed(summary, &entry, own.as_ref())?;
+        let call = call.listed(summary, &entry, form)?;
         outcome(&self.call_large::<String>(call).await?)
     }
 }

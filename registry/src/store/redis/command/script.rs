@@ -8,7 +8,7 @@ use abide_actors::journal::StoreError;
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs, cmd};
 use serde::Serialize;
 
-use super::super::super::sealing::OwnKey;
+use super::super::super::stored_form::StoredForm;
 use super::error::refused;
 use super::keys::{Key, Tag};
 
@@ -86,19 +86,21 @@ impl Args {
         Ok(())
     }
 
-    /// Adds an argument of JSON that is sealed by the data key of its conversation, if that has one.
-    pub(in crate::store::redis) fn push_sealed(
+    /// Adds an argument of JSON in the form in which its conversation is stored.
+    pub(in crate::store::redis) fn push_stored(
         &mut self,
         prefix: impl Display,
-        own: Option<&OwnKey>,
+        form: StoredForm<'_>,
         kind: &'static str,
         value: &impl Serialize,
     ) -> Result<(), StoreError> {
-        let Some(own) = own else { return self.push_json(prefix, value) };
+        if form.is_plain() {
+            return self.push_json(prefix, value);
+        }
         let json = serde_json::to_vec(value).map_err(|error| refused(error.to_string()))?;
         self.next.clear();
         write!(self.next, "{prefix}").map_err(|error| refused(error.to_string()))?;
-        self.next.extend_from_slice(&own.seal(kind, "", &json)?);
+        self.next.extend_from_slice(&form.of(kind, "", json.into())?);
         self.command.write_arg(&self.next);
         Ok(())
     }
@@ -161,15 +163,15 @@ impl ScriptCall {
         Ok(self)
     }
 
-    /// Adds an argument as [`Args::push_sealed`] does.
-    pub(in crate::store::redis) fn sealed(
+    /// Adds an argument as [`Args::push_stored`] does.
+    pub(in crate::store::redis) fn stored(
         mut self,
         prefix: impl Display,
-        own: Option<&OwnKey>,
+        form: StoredForm<'_>,
         kind: &'static str,
         value: &impl Serialize,
     ) -> Result<Self, StoreError> {
-        self.args.push_sealed(prefix, own, kind, value)?;
+        self.args.push_stored(prefix, form, kind, value)?;
         Ok(self)
     }
 

@@ -7,10 +7,11 @@ use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse};
 use abide_conversation::{ConversationId, Scoped, Seq, Timestamp};
 
-use super::super::super::StagedJournal;
 use super::super::super::blob_names::Naming;
 use super::super::super::sealing::{CommitKey, Sealer, seal_response};
+use super::super::super::stored_form::StoredForm;
 use super::super::super::usage::{MAX_ROWS, USAGE_DAYS, UsageEntry, to_text};
+use super::super::super::{Compression, StagedJournal};
 use super::super::Redis;
 use super::super::administration::usage;
 use super::super::backlog::owed_queues::OwedQueues;
@@ -38,6 +39,7 @@ struct Append<'a> {
     is_new: bool,
     nonce: String,
     key: Option<CommitKey>,
+    compression: Compression,
     responses: Cow<'a, [StoredResponse]>,
     owed: OwedQueues,
     usage: Option<UsageEntry>,
@@ -73,7 +75,7 @@ impl Redis {
         let unclaimed = Claim::unclaimed(me.clone());
         let append = self.prepare_append(id, &unclaimed, commit, None).await?;
         let nothing = IndexedRow::default();
-        let mut writes = CommitWrites::new(id, append.keys(), &nothing);
+        let mut writes = CommitWrites::new(id, append.keys(), &nothing, self.compression);
         writes.claim(me);
         append.write_to(&mut writes, self.sealer.as_deref())?;
         let answer = self.call_durably::<String>(append.call(&writes)?).await;
@@ -118,6 +120,7 @@ impl Redis {
             usage: UsageEntry::of(commit),
             staged: staged.map(StagedJournal::key),
             key,
+            compression: self.compression,
         })
     }
 
@@ -130,7 +133,7 @@ impl Redis {
             } else {
                 self.indexed_row(id, held, *before).await?
             };
-            let mut writes = CommitWrites::new(id, append.keys(), &known);
+            let mut writes = CommitWrites::new(id, append.keys(), &known, self.compression);
             append.write_to(&mut writes, self.sealer.as_deref())?;
             let answer = self.call_durably::<String>(append.call(&writes)?).await?;
             if answer != "RELISTED" {
@@ -189,11 +192,10 @@ impl Append<'_> {
         let before = if self.is_new { Seq::ZERO } else { self.before };
         let fence = (self.held, &*self.nonce, before);
         let json = self.commit.event_json()?;
+        let own = self.key.as_ref().map(|key| &key.own);
+        let form = StoredForm { compression: self.compression, own };
         let events = self.commit.events.iter().zip(json.iter());
-        let events = events.map(|(event, json)| match &self.key {
-            None => Ok(Cow::Borrowed(json.as_slice())),
-            Some(CommitKey { own, .. }) => own.seal("event", &event.seq.to_string(), json),
-        });
+        let events = events.map(|(event, json)| form.of_event(event.seq, json.into()));
         let events = events.collect::<Result<Vec<_>, StoreError>>()?;
         let mut call = writes.call(script, fence, self.usage.is_some(), &last_keys, &events);
         if self.has_parts() {

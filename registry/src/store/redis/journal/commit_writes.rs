@@ -4,13 +4,16 @@
 use std::borrow::Cow;
 
 use abide_actors::journal::{
-    Claim, ClosedSuspension, Commit, Holder, InboxEntry, Relisting, StoreError,
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, InboxEntry, Relisting, StoreError,
 };
+use abide_conversation::state::PendingCall;
 use abide_conversation::{ConversationId, Scoped, Seq};
 use redis::ToRedisArgs;
 
+use super::super::super::compression::Compression;
 use super::super::super::listing::{Entry, MemberParts};
-use super::super::super::sealing::{CommitKey, OwnKey, Sealer};
+use super::super::super::sealing::{CommitKey, Sealer};
+use super::super::super::stored_form::StoredForm;
 use super::super::backlog::queues;
 use super::super::command::keys::{self, Key, Tag};
 use super::super::command::script::{Args, Script, ScriptCall};
@@ -37,6 +40,7 @@ pub(super) struct CommitWrites<'a> {
     /// What is stored before the commit, and after it.
     before: &'a IndexedRow,
     after: IndexedRow,
+    compression: Compression,
     /// Whether the entry in lists must be as it was known.
     relists: bool,
 }
@@ -48,11 +52,13 @@ impl<'a> CommitWrites<'a> {
         id: &'a Scoped<ConversationId>,
         keys: Vec<Key<'a>>,
         before: &'a IndexedRow,
+        compression: Compression,
     ) -> Self {
         let fields = Args::with_capacity(USUAL_FIELDS, USUAL_BYTES);
         let commands = Args::with_capacity(USUAL_WORDS, USUAL_BYTES);
         let relists = before.is_unknown();
-        Self { id, keys, fields, commands, before, after: before.clone(), relists }
+        let after = before.clone();
+        Self { id, keys, fields, commands, before, after, compression, relists }
     }
 
     /// Writes that this holder has the claim. The script works out the epoch, which is the first field.
@@ -70,7 +76,8 @@ impl<'a> CommitWrites<'a> {
         sealer: Option<&Sealer>,
         key: Option<&CommitKey>,
     ) -> Result<(), StoreError> {
-        let (summary, own) = (&commit.summary, key.map(|key| &key.own));
+        let summary = &commit.summary;
+        let form = StoredForm { compression: self.compression, own: key.map(|key| &key.own) };
         let tag = Tag::of(self.id);
         self.after.seq = summary.last_seq;
         self.set("seq", summary.last_seq.get());
@@ -87,11 +94,11 @@ impl<'a> CommitWrites<'a> {
             self.set("key", key.own.wrapped());
         }
         self.set_alarm(commit);
-        self.relist(commit, is_new, sealer, own)?;
+        self.relist(commit, is_new, sealer, form)?;
         if let Some(state) = &commit.state {
             let prefix = format_args!("{} {} ", super::super::STATE_FORMAT, state.seq);
             self.begin_command("SET", tag.own("s", self.id.as_str()), 1);
-            self.commands.push_sealed(prefix, own, STATE, state)?;
+            self.commands.push_stored(prefix, form, STATE, state)?;
         }
         if commit.resets_deaths {
             self.command("HDEL", tag.own("c", self.id.as_str()), &["deaths"]);
@@ -186,7 +193,7 @@ impl<'a> CommitWrites<'a> {
         commit: &Commit,
         is_new: bool,
         sealer: Option<&Sealer>,
-        own: Option<&OwnKey>,
+        form: StoredForm<'_>,
     ) -> Result<(), StoreError> {
         let summary = &commit.summary;
         if commit.relisting == Relisting::Unchanged && !is_new {
@@ -202,9 +209,9 @@ impl<'a> CommitWrites<'a> {
         };
         self.relists = true;
         self.fields.push(LISTING);
-        self.fields.push_sealed("", own, LISTING, &summary.listing)?;
+        self.fields.push_stored("", form, LISTING, &summary.listing)?;
         if is_whole {
-            self.set_content(commit, is_new, own)?;
+            self.set_content(commit, is_new, form)?;
         }
         let Some(next) = next else { return Ok(()) };
         let lists = Tag::of(self.id).listing(self.id.prefix(), super::super::listing::INDEX);
@@ -243,7 +250,7 @@ impl<'a> CommitWrites<'a> {
         &mut self,
         commit: &Commit,
         is_new: bool,
-        own: Option<&OwnKey>,
+        form: StoredForm<'_>,
     ) -> Result<(), StoreError> {
         let summary = &commit.summary;
         let mut gone = Vec::new();
@@ -251,7 +258,7 @@ impl<'a> CommitWrites<'a> {
             gone.push(METADATA);
         } else {
             self.fields.push(METADATA);
-            self.fields.push_sealed("", own, METADATA, &summary.metadata)?;
+            self.fields.push_stored("", form, METADATA, &summary.metadata)?;
         }
         if summary.participants.is_empty() {
             gone.push(PARTICIPANTS);
@@ -274,19 +281,14 @@ impl<'a> CommitWrites<'a> {
         let summary = &commit.summary;
         let (mut members, mut written) = (Vec::new(), Vec::new());
         for pending in &commit.opened {
-            let entry = InboxEntry {
-                conversation_id: id.local(),
-                agent: summary.agent.clone(),
-                participants: summary.participants.clone(),
-                pending: pending.clone(),
+            let entry = inbox_entry(id, summary, pending, self.compression)?;
+            let entry = match sealer {
+                Some(sealer) => sealer.seal(inbox_label(id), entry)?,
+                None => entry,
             };
-            let mut entry = json(&entry)?;
-            if let Some(sealer) = sealer {
-                entry = sealer.seal(inbox_label(id), entry.into())?.into_owned();
-            }
             let member = keys::inbox_member(&keys::pending_key(id, pending));
             members.extend(["0".to_owned(), member.clone()]);
-            written.extend([member.into_bytes(), entry]);
+            written.extend([member.into_bytes(), entry.into_owned()]);
         }
         self.command("ZADD", open, &members);
         self.command("HSET", entries, &written);
@@ -305,6 +307,22 @@ impl<'a> CommitWrites<'a> {
         self.command("ZADD", queues, &scored);
         self.set("queued", self.after.queued.clone());
     }
+}
+
+/// An entry of the inbox, before it is sealed.
+pub(in crate::store::redis) fn inbox_entry(
+    id: &Scoped<ConversationId>,
+    summary: &ConversationSummary,
+    pending: &PendingCall,
+    compression: Compression,
+) -> Result<Cow<'static, [u8]>, StoreError> {
+    let entry = InboxEntry {
+        conversation_id: id.local(),
+        agent: summary.agent.clone(),
+        participants: summary.participants.clone(),
+        pending: pending.clone(),
+    };
+    Ok(compression.compress(json(&entry)?.into()))
 }
 
 /// The member of a closed suspension in the inbox.

@@ -5,7 +5,8 @@ use abide_conversation::{ConversationId, Event, Scoped, Seq, State, replay};
 use redis::cmd;
 use tokio::task;
 
-use super::super::super::sealing::{OwnKey, open_own};
+use super::super::super::compression::decompressed_len;
+use super::super::super::sealing::{self, OwnKey, open_own};
 use super::super::Redis;
 use super::super::command::error::refused;
 use super::super::command::keys::Tag;
@@ -22,6 +23,8 @@ pub(in crate::store::redis) const PAGE_BYTES: usize = 64 << 10;
 const FEW_EVENTS: i64 = 8;
 /// The bytes that are decoded on the caller's thread: that takes a millisecond.
 const MAX_INLINE_BYTES: usize = 128 << 10;
+/// What is sealed does not show that it is compressed, and usually has three or four times its length.
+const USUAL_RATIO: usize = 4;
 /// How often a read begins anew because its conversation was claimed in between.
 const MAX_READS: usize = 5;
 
@@ -62,7 +65,7 @@ impl Redis {
     ) -> Result<ReadAttempt, StoreError> {
         let (seq, epoch, state, events, key) = row;
         let own = self.key_of(id, &key)?;
-        let bytes = state.len() + bytes_of(&events);
+        let bytes = decompressed_len(&state) + decompressed_bytes_of(&events);
         let name = key_name(id);
         let first_key = own.clone();
         let decoded = run(bytes, move || decode_first(&name, first_key.as_ref(), &state, &events));
@@ -143,7 +146,7 @@ fn decode_first(
 ) -> Result<Option<StoredConversation>, StoreError> {
     let state: State = match state {
         [] => State::default(),
-        json => match abide_conversation::from_json(&open_own(own, STATE, "", json)?) {
+        stored => match sealing::read(&open_own(own, STATE, "", stored)?) {
             Ok(state) => state,
             Err(_) => return Ok(None),
         },
@@ -178,7 +181,8 @@ impl Redis {
     ) -> Result<Vec<Event>, StoreError> {
         let own = self.key_of_events(id, before, &events).await?;
         let name = key_name(id);
-        run(bytes_of(&events), move || parse(&name, own.as_ref(), before, &events)).await?
+        run(decompressed_bytes_of(&events), move || parse(&name, own.as_ref(), before, &events))
+            .await?
     }
 }
 
@@ -209,6 +213,15 @@ async fn run<T: Send + 'static>(
 
 fn bytes_of(events: &[Vec<u8>]) -> usize {
     events.iter().map(Vec::len).sum()
+}
+
+/// About how many bytes are decoded of these events.
+fn decompressed_bytes_of(events: &[Vec<u8>]) -> usize {
+    events.iter().map(|event| decompressed_bytes(event)).sum()
+}
+
+fn decompressed_bytes(event: &[u8]) -> usize {
+    if sealing::is_sealed(event) { event.len() * USUAL_RATIO } else { decompressed_len(event) }
 }
 
 fn key_name(id: &Scoped<ConversationId>) -> String {

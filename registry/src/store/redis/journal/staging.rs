@@ -1,5 +1,6 @@
 //! Journals that are being imported, in Redis: a list for each import, which expires.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use abide_actors::journal::{Claim, Commit, StoreError, event_json};
@@ -7,7 +8,7 @@ use abide_conversation::{Event, Seq};
 use async_trait::async_trait;
 
 use super::super::super::commit_rules;
-use super::super::super::sealing::{CommitKey, sealed_events};
+use super::super::super::sealing::CommitKey;
 use super::super::super::staging::{StagedJournal, Staging, lost};
 use super::super::Redis;
 use super::super::command::keys::Tag;
@@ -23,9 +24,12 @@ const STAGED_SECONDS: u64 = 86_400;
 impl Staging for Redis {
     async fn stage(&self, staged: &StagedJournal, events: Arc<[Event]>) -> Result<(), StoreError> {
         let key = self.staging_key(staged)?;
-        let sealed =
-            sealed_events(&events, &event_json(&events)?, key.map(|key| key.own).as_ref())?;
-        if events.is_empty() || self.stage_by_script(staged, &sealed).await? {
+        let form = self.stored_form(key.as_ref().map(|key| &key.own));
+        let json = event_json(&events)?;
+        let stored = events.iter().zip(json.iter());
+        let stored = stored.map(|(event, json)| form.of_event(event.seq, json.into()));
+        let stored = stored.collect::<Result<Vec<_>, _>>()?;
+        if events.is_empty() || self.stage_by_script(staged, &stored).await? {
             return Ok(());
         }
         Err(lost())
@@ -76,14 +80,14 @@ impl Redis {
     async fn stage_by_script(
         &self,
         staged: &StagedJournal,
-        events: &[Vec<u8>],
+        events: &[Cow<'_, [u8]>],
     ) -> Result<bool, StoreError> {
         let (tag, key) = (Tag::of(&staged.id), staged.key());
         let script = if events.is_empty() { &UNSTAGE } else { &STAGE };
         let call = ScriptCall::new(script, tag, [tag.own(STAGED, &key)]);
         let mut call = call.arg(staged.last_seq.get()).arg(STAGED_SECONDS);
         for event in events {
-            call = call.arg(&event[..]);
+            call = call.arg(&**event);
         }
         self.call_durably(call).await
     }

@@ -7,7 +7,7 @@ use abide_actors::journal::{Journal, StoreError, StoredResponse};
 use abide_conversation::{AgentName, Revision, Seq, State, Timestamp};
 
 use super::super::super::conformance::*;
-use super::super::super::{Store, StoredAgent};
+use super::super::super::{Compression, Store, StoredAgent};
 use super::super::command::keys::Tag;
 use super::super::{Durability, Redis, RedisUrl};
 use super::load::Load;
@@ -19,8 +19,9 @@ use crate::membership::{Membership, MembershipStatus};
 struct Single {
     url: RedisUrl,
     store: Arc<Redis>,
-    /// Whether each store that is handed out is encrypted.
+    /// Whether each store that is handed out is encrypted, and how it compresses.
     is_encrypted: bool,
+    compression: Compression,
     _own: Option<Server>,
 }
 
@@ -36,21 +37,21 @@ impl Single {
         let size: u64 = query(&url, &["DBSIZE"]).await;
         assert_eq!(size, 0, "the database at {url} is not empty; its data would be lost");
         let store = Arc::new(Redis::open(&url, Durability::Os).await.unwrap());
-        Self { url, store, is_encrypted: false, _own: own }
+        Self { url, store, is_encrypted: false, compression: Compression::None, _own: own }
     }
 
-    async fn start_encrypted() -> Self {
-        Self { is_encrypted: true, ..Self::start().await }
+    async fn start_as(is_encrypted: bool, compression: Compression) -> Self {
+        Self { is_encrypted, compression, ..Self::start().await }
     }
 
     async fn fresh(&self) -> Arc<dyn Store> {
         query::<()>(&self.url, &["FLUSHDB"]).await;
-        if self.is_encrypted {
-            let keys = Some(key_ring(&[1]));
-            let store = Redis::open_encrypted(&self.url, Durability::Os, keys).await.unwrap();
-            return Arc::new(store);
+        if !self.is_encrypted && self.compression == Compression::None {
+            return Arc::clone(&self.store) as Arc<dyn Store>;
         }
-        Arc::clone(&self.store) as Arc<dyn Store>
+        let keys = self.is_encrypted.then(|| key_ring(&[1]));
+        let store = Redis::open_encrypted(&self.url, Durability::Os, keys).await.unwrap();
+        Arc::new(store.with_compression(self.compression))
     }
 }
 
@@ -61,7 +62,12 @@ async fn query<T: redis::FromRedisValue>(url: &RedisUrl, command: &[&str]) -> T 
 }
 
 conformance!(as one: a_server_keeps_every_promise, Single::start().await);
-conformance!(as one: an_encrypted_server_keeps_every_promise, Single::start_encrypted().await);
+conformance!(as one: an_encrypted_server_keeps_every_promise,
+    Single::start_as(true, Compression::None).await);
+conformance!(as one: a_compressing_server_keeps_every_promise,
+    Single::start_as(false, Compression::Zstd).await);
+conformance!(as one: a_compressing_and_encrypted_server_keeps_every_promise,
+    Single::start_as(true, Compression::Zstd).await);
 
 async fn open(args: &[&str], durability: Durability) -> (Server, Arc<Redis>) {
     let server = Server::start(args).await;
