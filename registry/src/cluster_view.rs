@@ -102,6 +102,7 @@ pub(crate) mod tests {
             protocol_version: 1,
             handshake_version: 1,
             live_directory_version: 1,
+            stored_form_version: 1,
             cookie: None,
             auth: None,
             ports: Vec::new(),

@@ -40,6 +40,10 @@ pub struct Member {
     /// theirs.
     #[serde(default, rename = "live_directory")]
     pub live_directory_version: u32,
+    /// The version of the form of stored values that it reads; builds before version 1, which read
+    /// nothing that is compressed, do not name theirs.
+    #[serde(default, rename = "stored_form", skip_serializing_if = "is_zero")]
+    pub stored_form_version: u32,
     /// The cookie of its sessions; builds before there could be two secrets do not name theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
@@ -59,6 +63,12 @@ impl Member {
     pub(crate) fn is_legacy(&self) -> bool {
         self.handshake_version == 0
     }
+}
+
+// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(version: &u32) -> bool {
+    *version == 0
 }
 
 /// What a member takes on.

@@ -29,6 +29,10 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// told of every listener, and tells all nodes of its own.
 pub const LIVE_DIRECTORY_VERSION: u32 = 1;
 
+/// The version of the form of stored values. A node of version 0 reads nothing that is compressed, and so
+/// nothing is compressed while it is a member.
+pub const STORED_FORM_VERSION: u32 = 1;
+
 /// The version of the handshake that precedes the protocol. In version 0 both ends show keys that are
 /// derived from the secret, in version 1 the dialling side proves the secret first. A node of version
 /// 1 speaks version 0 with members that do not know 1, so that one can replace the other.

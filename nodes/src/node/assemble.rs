@@ -14,7 +14,9 @@ use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{ClusterSecrets, Mesh, MeshConfig, Peers};
-use abide_registry::protocol::{HANDSHAKE_VERSION, LIVE_DIRECTORY_VERSION, PROTOCOL_VERSION};
+use abide_registry::protocol::{
+    HANDSHAKE_VERSION, LIVE_DIRECTORY_VERSION, PROTOCOL_VERSION, STORED_FORM_VERSION,
+};
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -167,6 +169,7 @@ fn member(config: &Config, shared: &Shared, addresses: &Addresses, cookie: &str)
         protocol_version: PROTOCOL_VERSION,
         handshake_version: HANDSHAKE_VERSION,
         live_directory_version: LIVE_DIRECTORY_VERSION,
+        stored_form_version: STORED_FORM_VERSION,
         cookie: addresses.cluster.map(|_| cookie.to_owned()),
         auth: shared.access.fingerprint(),
         ports: addresses.tcp().iter().map(SocketAddr::port).collect(),

@@ -25,6 +25,7 @@ fn member(node: &str, live_actors: usize) -> Member {
         protocol_version: 1,
         handshake_version: 1,
         live_directory_version: 1,
+        stored_form_version: 1,
         cookie: None,
         auth: None,
         ports: Vec::new(),

@@ -17,7 +17,7 @@ mod store;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
@@ -96,6 +96,8 @@ pub struct Redis {
     /// Present if there is a key file.
     sealer: Option<Arc<Sealer>>,
     compression: Compression,
+    /// Whether a member of the cluster reads nothing that is compressed.
+    has_older_members: AtomicBool,
     /// The watch's task, which ends with the store.
     _watching: JoinSet<()>,
 }
@@ -170,11 +172,13 @@ impl Redis {
             rows: ClaimedCache::default(),
             sealer: None,
             compression: Compression::None,
+            has_older_members: AtomicBool::new(false),
             _watching: JoinSet::new(),
         }
     }
 
-    /// The same store, which compresses what it writes of conversations in this way.
+    /// The same store, which compresses what it writes of conversations in this way while all members of
+    /// the cluster can read it.
     #[must_use]
     pub fn with_compression(self, compression: Compression) -> Self {
         Self { compression, ..self }
@@ -182,7 +186,16 @@ impl Redis {
 
     /// The form of what is stored of a conversation that has this data key.
     fn stored_form<'k>(&self, own: Option<&'k OwnKey>) -> StoredForm<'k> {
-        StoredForm { compression: self.compression, own }
+        StoredForm { compression: self.compression(), own }
+    }
+
+    /// How new values are compressed.
+    fn compression(&self) -> Compression {
+        if self.has_older_members.load(Ordering::Relaxed) {
+            Compression::None
+        } else {
+            self.compression
+        }
     }
 
     /// The servers and their durability settings, as one line for the log.

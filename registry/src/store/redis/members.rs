@@ -1,5 +1,6 @@
 //! Redis as the membership of a cluster, by the server's clock.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use abide_actors::journal::{Holder, StoreError};
@@ -7,12 +8,14 @@ use abide_conversation::Timestamp;
 use async_trait::async_trait;
 use redis::cmd;
 
+use super::super::Compression;
 use super::Redis;
 use super::command::error::refused;
 use super::command::keys::Tag;
 use super::rows::decode;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, MembershipStatus, ObservedMember};
+use crate::protocol::STORED_FORM_VERSION;
 
 /// With `replicas=N`, what a node concludes from an answer survives a fail-over, as the answer to a
 /// commit does: its own lease, its own death and the death of another one are on N replicas, or the
@@ -76,11 +79,28 @@ impl Redis {
             let members = entries.iter().map(|entry| decode::parse("a member", entry));
             let members = members.collect::<Result<_, _>>()?;
             let listed = Arc::new(KnownMembers { digest: digest.clone(), members });
+            self.look_for_older(&listed.members);
             *self.known_members.lock().unwrap_or_else(PoisonError::into_inner) = listed.clone();
             listed
         };
         let members = observed(&listed.members, silences)?;
         Ok(MembershipStatus::Alive { now, members })
+    }
+}
+
+impl Redis {
+    /// Notes whether a member reads nothing that is compressed. One that is silent counts, too: it may be
+    /// heard again.
+    fn look_for_older(&self, members: &[Member]) {
+        let older = members.iter().find(|member| member.stored_form_version < STORED_FORM_VERSION);
+        let had_older = self.has_older_members.swap(older.is_some(), Ordering::Relaxed);
+        if let (Some(older), false, Compression::Zstd) = (older, had_older, self.compression) {
+            let node = older.holder.node.as_str();
+            tracing::warn!(
+                node,
+                "nothing is compressed while a node of an earlier version is there"
+            );
+        }
     }
 }
 

@@ -68,6 +68,7 @@ fn member(holder: Holder, process: &str) -> Member {
         protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
         handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
         live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
+        stored_form_version: abide_registry::protocol::STORED_FORM_VERSION,
         cookie: None,
         auth: None,
         ports: Vec::new(),

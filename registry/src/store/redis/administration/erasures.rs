@@ -228,7 +228,7 @@ impl Redis {
         call = call.arg(rewrite.open.len());
         for pending in &rewrite.open {
             let member = keys::inbox_member(&keys::pending_key(id, pending));
-            let entry = inbox_entry(id, summary, pending, self.compression)?;
+            let entry = inbox_entry(id, summary, pending, form.compression)?;
             let entry = self.seal(inbox_label(id), entry)?;
             call = call.arg(member).arg(&*entry);
         }

@@ -75,7 +75,7 @@ impl Redis {
         let unclaimed = Claim::unclaimed(me.clone());
         let append = self.prepare_append(id, &unclaimed, commit, None).await?;
         let nothing = IndexedRow::default();
-        let mut writes = CommitWrites::new(id, append.keys(), &nothing, self.compression);
+        let mut writes = CommitWrites::new(id, append.keys(), &nothing, append.compression);
         writes.claim(me);
         append.write_to(&mut writes, self.sealer.as_deref())?;
         let answer = self.call_durably::<String>(append.call(&writes)?).await;
@@ -120,7 +120,7 @@ impl Redis {
             usage: UsageEntry::of(commit),
             staged: staged.map(StagedJournal::key),
             key,
-            compression: self.compression,
+            compression: self.compression(),
         })
     }
 
@@ -133,7 +133,7 @@ impl Redis {
             } else {
                 self.indexed_row(id, held, *before).await?
             };
-            let mut writes = CommitWrites::new(id, append.keys(), &known, self.compression);
+            let mut writes = CommitWrites::new(id, append.keys(), &known, append.compression);
             append.write_to(&mut writes, self.sealer.as_deref())?;
             let answer = self.call_durably::<String>(append.call(&writes)?).await?;
             if answer != "RELISTED" {

@@ -11,7 +11,9 @@ use super::super::super::conformance::*;
 use super::super::super::{Compression, Lists};
 use super::super::command::keys::Tag;
 use super::super::{Durability, Redis};
+use super::members::member;
 use super::servers::Server;
+use crate::membership::{Member, Membership};
 
 async fn start() -> Server {
     Server::start(&["--appendfsync", "no"]).await
@@ -95,6 +97,24 @@ async fn a_journal_goes_on_as_the_node_that_has_it_writes() {
     let stored: Vec<Vec<u8>> = ask(&server, ("a", "j"), &[b"LRANGE", b"1", b"-1"]).await;
     let first: Vec<u8> = stored.iter().map(|event| event[0]).collect();
     assert_eq!(first, [b'{', FRAME, b'{', FRAME]);
+}
+
+#[tokio::test]
+async fn nothing_is_compressed_while_an_older_node_is_a_member() {
+    const LEASE_MS: u64 = 60_000;
+    let server = start().await;
+    let store = open(&server, Compression::Zstd, &[]).await;
+    let me = member("n", "1", LEASE_MS);
+    let older = Member { stored_form_version: 0, ..member("m", "1", LEASE_MS) };
+    store.enter(&me).await.unwrap();
+    store.enter(&older).await.unwrap();
+    for (name, is_compressed) in [("plain", false), ("compressed", true)] {
+        store.renew(&me).await.unwrap();
+        plant(&store, name).await;
+        let stored = stored_values(&server, name).await;
+        assert_eq!(stored.iter().any(|value| value[0] == FRAME), is_compressed, "{name}");
+        store.leave(&older.holder).await.unwrap();
+    }
 }
 
 /// Sealed first, nothing could be compressed.

@@ -21,6 +21,7 @@ pub(super) fn member(node: &str, incarnation: &str, lease_ms: u64) -> Member {
         protocol_version: 1,
         handshake_version: 1,
         live_directory_version: 1,
+        stored_form_version: 1,
         cookie: None,
         auth: None,
         ports: Vec::new(),
