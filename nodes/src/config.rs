@@ -71,7 +71,8 @@ pub struct Config {
     /// The keys by which the store is encrypted, one a line as ID:BASE64; the first one encrypts
     #[arg(long, env = "ABIDE_ENCRYPT_KEY_FILE", value_name = "FILE")]
     pub encrypt_key_file: Option<PathBuf>,
-    /// How the values of conversations are compressed in Redis: none or zstd. Every node reads both
+    /// How the values of conversations are compressed in Redis: none or zstd. A node reads both; one of an
+    /// earlier version does not
     #[arg(long, env = "ABIDE_STORE_COMPRESSION", value_name = "HOW", default_value = "none")]
     pub store_compression: StoreCompression,
     /// Public API; port 0 takes any free one

@@ -177,8 +177,8 @@ impl Redis {
         }
     }
 
-    /// The same store, which compresses what it writes of conversations in this way while all members of
-    /// the cluster can read it.
+    /// Sets how values of conversations are compressed, as long as all members of the cluster can read
+    /// that.
     #[must_use]
     pub fn with_compression(self, compression: Compression) -> Self {
         Self { compression, ..self }

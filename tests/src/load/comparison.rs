@@ -133,16 +133,17 @@ pub(super) async fn builds(load: &Load, against: &Path, dir: &Path) -> Result<Re
 
 /// Compares turns without and with a setting of the nodes.
 pub(super) async fn settings(
-    [(one_name, one), (other_name, other)]: [(&'static str, &Load); 2],
+    [(without_name, without), (with_name, with)]: [(&'static str, &Load); 2],
     dir: &Path,
 ) -> Result<Report, LoadError> {
-    let without = NodeGroup::start(one, &dir.join("without"), PASSIVATE_AFTER, None).await?;
-    let with = NodeGroup::start(other, &dir.join("with"), PASSIVATE_AFTER, None).await?;
-    let groups = [(one_name, &without), (other_name, &with)];
-    let sides = turns(other, Order::Concurrently, groups).await?;
+    let load = with;
+    let without = NodeGroup::start(without, &dir.join("without"), PASSIVATE_AFTER, None).await?;
+    let with = NodeGroup::start(with, &dir.join("with"), PASSIVATE_AFTER, None).await?;
+    let groups = [(without_name, &without), (with_name, &with)];
+    let sides = turns(load, Order::Concurrently, groups).await?;
     without.stop().await?;
     with.stop().await?;
-    report(other, Order::Concurrently, &sides)
+    report(load, Order::Concurrently, &sides)
 }
 
 fn rate(turns: &Turns) -> f64 {

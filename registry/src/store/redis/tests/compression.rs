@@ -143,9 +143,10 @@ async fn a_damaged_value_is_noticed_and_harms_no_other_conversation() {
     for name in ["a", "b", "c"] {
         plant(&store, name).await;
     }
-    let event: Vec<u8> = ask(&server, ("a", "j"), &[b"LINDEX", b"1"]).await;
-    ask::<()>(&server, ("a", "j"), &[b"LSET", b"1", &event[..event.len() / 2]]).await;
-    ask::<()>(&server, ("b", "c"), &[b"HSET", b"metadata", &event[..4]]).await;
+    let stored = stored_values(&server, "a").await;
+    let frame = stored.iter().find(|value| value[0] == FRAME).unwrap();
+    ask::<()>(&server, ("a", "j"), &[b"LSET", b"1", &frame[..frame.len() / 2]]).await;
+    ask::<()>(&server, ("b", "c"), &[b"HSET", b"metadata", &frame[..4]]).await;
     let read = store.events(&id("a"), Seq::ZERO, 9).await;
     assert!(matches!(read, Err(StoreError::Unreadable(_))), "{read:?}");
     let read = store.summary(&id("b")).await;
