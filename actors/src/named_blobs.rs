@@ -1,31 +1,24 @@
 //! Finds the blobs that a text names.
 
+use std::sync::LazyLock;
+
 use abide_conversation::BlobId;
+use memchr::memmem::Finder;
 
 /// The beginning of every id of a blob.
 const ID_PREFIX: &[u8] = b"blob_";
 /// The bytes of an id of a blob.
 const ID_BYTES: usize = 69;
 
+/// Finds the beginnings of ids. It is made once, since each event is searched.
+static PREFIXES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(ID_PREFIX));
+
 /// The ids of blobs in a JSON text, wherever they stand: a tool may name a blob in a field of its own,
 /// and a model in a link.
 pub fn named_blobs(json: &[u8]) -> impl Iterator<Item = BlobId> {
-    let mut rest = json;
-    std::iter::from_fn(move || {
-        loop {
-            // An underscore is rarer than a letter, and the search for one byte is fast: each event
-            // is read to its end.
-            let underscore = memchr::memchr(b'_', rest)?;
-            let start = (underscore + 1).saturating_sub(ID_PREFIX.len());
-            let found = rest.get(start..start + ID_BYTES);
-            let found = found.filter(|id| id.starts_with(ID_PREFIX));
-            rest = rest.get(underscore + 1..)?;
-            let id = found.and_then(|id| std::str::from_utf8(id).ok()).and_then(BlobId::parse);
-            if id.is_some() {
-                return id;
-            }
-        }
-    })
+    let found = PREFIXES.find_iter(json);
+    let ids = found.filter_map(|start| json.get(start..start + ID_BYTES));
+    ids.filter_map(|id| std::str::from_utf8(id).ok().and_then(BlobId::parse))
 }
 
 #[cfg(test)]

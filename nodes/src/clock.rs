@@ -18,7 +18,9 @@ impl Clock for SystemClock {
     }
 
     fn id(&self, prefix: &str) -> String {
-        format!("{prefix}_{}", uuid::Uuid::now_v7().simple())
+        let mut text = [0; uuid::fmt::Simple::LENGTH];
+        let uuid = uuid::Uuid::now_v7().simple();
+        [prefix, "_", uuid.encode_lower(&mut text)].concat()
     }
 
     fn chance(&self) -> f64 {

@@ -24,6 +24,8 @@ const SEPARATOR: char = '/';
 pub struct Scoped<N> {
     /// Clones share it.
     text: Arc<str>,
+    /// Where the id begins in the text: behind the separator, if there is a tenant in front.
+    local_at: usize,
     name: PhantomData<fn() -> N>,
 }
 
@@ -35,13 +37,14 @@ pub struct ScopedError;
 impl<N> Scoped<N> {
     /// Parses the text of an id. The id itself is not checked.
     pub fn parse(text: &str) -> Result<Self, ScopedError> {
-        if let Some((tenant, local)) = text.split_once(SEPARATOR) {
-            let is_short = tenant == DEFAULT && !local.contains(SEPARATOR);
-            if is_short || Tenant::parse(tenant).is_err() {
-                return Err(ScopedError);
-            }
+        let Some((tenant, local)) = text.split_once(SEPARATOR) else {
+            return Ok(Self::of_text(text, 0));
+        };
+        let is_short = tenant == DEFAULT && !local.contains(SEPARATOR);
+        if is_short || Tenant::parse(tenant).is_err() {
+            return Err(ScopedError);
         }
-        Ok(Self::of_text(text))
+        Ok(Self::of_text(text, text.len() - local.len()))
     }
 
     /// The text.
@@ -52,30 +55,26 @@ impl<N> Scoped<N> {
     /// The tenant.
     pub fn tenant(&self) -> Tenant {
         // Every tenant in a text was parsed before.
-        Tenant::parse(self.parts().0).unwrap_or_default()
+        Tenant::parse(self.tenant_name()).unwrap_or_default()
     }
 
     /// What stands before the id in the text, and before the names of what its tenant has once: empty
     /// for the tenant `default`, else `acme/`.
     pub fn prefix(&self) -> &str {
-        self.text
-            .split_inclusive(SEPARATOR)
-            .next()
-            .filter(|it| it.len() < self.text.len())
-            .unwrap_or_default()
+        self.text.get(..self.local_at).unwrap_or_default()
     }
 
     /// Whether the tenant is this one.
     pub fn is_of(&self, tenant: &Tenant) -> bool {
-        self.parts().0 == tenant.as_str()
+        self.tenant_name() == tenant.as_str()
     }
 
-    fn of_text(text: impl Into<Arc<str>>) -> Self {
-        Self { text: text.into(), name: PhantomData }
+    fn of_text(text: impl Into<Arc<str>>, local_at: usize) -> Self {
+        Self { text: text.into(), local_at, name: PhantomData }
     }
 
-    fn parts(&self) -> (&str, &str) {
-        self.text.split_once(SEPARATOR).unwrap_or((DEFAULT, &self.text))
+    fn tenant_name(&self) -> &str {
+        self.prefix().strip_suffix(SEPARATOR).unwrap_or(DEFAULT)
     }
 }
 
@@ -87,15 +86,15 @@ impl<N: AsRef<str> + for<'a> From<&'a str>> Scoped<N> {
 
     /// The id as its tenant knows it.
     pub fn local(&self) -> N {
-        N::from(self.parts().1)
+        N::from(self.text.get(self.local_at..).unwrap_or_default())
     }
 
     fn join(tenant: &str, local: &N) -> Self {
         let local = local.as_ref();
         if tenant == DEFAULT && !local.contains(SEPARATOR) {
-            Self::of_text(local)
+            Self::of_text(local, 0)
         } else {
-            Self::of_text(format!("{tenant}{SEPARATOR}{local}"))
+            Self::of_text(format!("{tenant}{SEPARATOR}{local}"), tenant.len() + 1)
         }
     }
 }
@@ -103,7 +102,7 @@ impl<N: AsRef<str> + for<'a> From<&'a str>> Scoped<N> {
 impl<N> Scoped<N> {
     /// Another id of the same tenant.
     pub fn sibling<M: AsRef<str> + for<'a> From<&'a str>>(&self, local: &M) -> Scoped<M> {
-        Scoped::join(self.parts().0, local)
+        Scoped::join(self.tenant_name(), local)
     }
 }
 
@@ -111,7 +110,7 @@ impl<N> Scoped<N> {
 
 impl<N> Clone for Scoped<N> {
     fn clone(&self) -> Self {
-        Self::of_text(self.text.clone())
+        Self::of_text(self.text.clone(), self.local_at)
     }
 }
 

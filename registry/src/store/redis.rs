@@ -205,6 +205,7 @@ impl Redis {
 
     /// Names one call, so that the servers recognise its repeat.
     fn nonce(&self) -> String {
-        format!("{}-{}", self.opening_id, self.calls.fetch_add(1, Ordering::Relaxed))
+        let call = self.calls.fetch_add(1, Ordering::Relaxed).to_string();
+        [&*self.opening_id, "-", &*call].concat()
     }
 }

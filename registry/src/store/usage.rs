@@ -15,7 +15,7 @@ pub const USAGE_DAYS: i64 = 400;
 /// new counts as one without an owner: owners are not bounded by anything else.
 pub(super) const MAX_ROWS: u64 = 100;
 /// Stands between the agent and the owner in the name of a row; neither has a control character.
-const SEPARATOR: char = '\0';
+const SEPARATOR: &str = "\0";
 /// The name of the row that has the sums of all others.
 pub(super) const SUM: &str = "";
 
@@ -85,8 +85,8 @@ impl UsageEntry {
         let day = day_of(commit.events.last()?.at);
         let agent = commit.summary.agent.as_str();
         let owner = commit.summary.participants.owner.as_deref().unwrap_or_default();
-        let row = format!("{agent}{SEPARATOR}{owner}");
-        let row_without_owner = format!("{agent}{SEPARATOR}");
+        let row = [agent, SEPARATOR, owner].concat();
+        let row_without_owner = [agent, SEPARATOR].concat();
         Some(Self { day, row, row_without_owner, counts })
     }
 }

@@ -17,10 +17,12 @@ use sha2::{Digest, Sha256};
 use super::super::sealing::IndexKey;
 use super::{ListOrder, active_at};
 
-/// The digits of a time: of the microseconds since 1970.
-const TIME_DIGITS: usize = 14;
+/// The bytes of a time: of the microseconds since 1970.
+const TIME_BYTES: usize = 7;
+/// Its hexadecimal digits.
+const TIME_DIGITS: usize = 2 * TIME_BYTES;
 /// The latest time that these digits can have; it is in the year 4253.
-const MAX_MICROS: i64 = (1 << 56) - 1;
+const MAX_MICROS: i64 = (1 << (8 * TIME_BYTES)) - 1;
 /// The bytes of a hash that are part of a property: two among a million are hardly ever the same.
 const HASH_BYTES: usize = 6;
 /// The length of a property.
@@ -234,7 +236,8 @@ fn awaiting_of(summary: &ConversationSummary) -> Option<Property> {
 
 /// A time in members of the index.
 pub(super) fn digits(at: Timestamp) -> String {
-    format!("{:0TIME_DIGITS$x}", at.as_microsecond().clamp(0, MAX_MICROS))
+    let micros = at.as_microsecond().clamp(0, MAX_MICROS).to_be_bytes();
+    HEXLOWER.encode(micros.last_chunk::<TIME_BYTES>().unwrap_or(&[0; TIME_BYTES]))
 }
 
 /// A place in the index, as a member of it shows.

@@ -1,5 +1,7 @@
 //! The names of keys and of their parts.
 
+use std::fmt::Write;
+
 use abide_actors::journal::ResponseScope;
 use abide_conversation::state::PendingCall;
 use abide_conversation::{AgentName, CallId, ConversationId, Scoped, Tenant, Timestamp};
@@ -130,13 +132,23 @@ pub(in crate::store::redis) fn time(score: f64) -> Timestamp {
 
 /// Makes all times positive: the earliest is 3.8e20 nanoseconds before 1970.
 const OFFSET_NANOS: i128 = 400_000_000_000_000_000_000;
-/// The digits of the largest time.
-const TIME_DIGITS: usize = 21;
+/// The digits of the largest time: those of its seconds, and of the nanoseconds of one.
+const SECOND_DIGITS: usize = 12;
+const NANO_DIGITS: usize = 9;
+const NANOS_PER_SECOND: i128 = 1_000_000_000;
+/// Room for a usual member.
+const USUAL_MEMBER_BYTES: usize = 128;
 
 /// An inbox key as a member of a sorted set, whose bytes sort in the same order.
 pub(in crate::store::redis) fn inbox_member((at, id, call, suspension): &InboxKey) -> String {
-    let at = at.as_nanosecond() + OFFSET_NANOS;
-    format!("{at:0TIME_DIGITS$}\0{id}\0{call}\0{suspension:010}")
+    let nanos = at.as_nanosecond() + OFFSET_NANOS;
+    // Numbers of 64 bits are printed much faster than one of 128. Both parts fit.
+    let (second, nano) = ((nanos / NANOS_PER_SECOND) as u64, (nanos % NANOS_PER_SECOND) as u64);
+    let mut member = String::with_capacity(USUAL_MEMBER_BYTES);
+    // Text takes whatever is written to it.
+    let _ = write!(member, "{second:0SECOND_DIGITS$}{nano:0NANO_DIGITS$}");
+    let _ = write!(member, "\0{id}\0{call}\0{suspension:010}");
+    member
 }
 
 /// The inbox key that a member stands for.

@@ -52,10 +52,12 @@ pub(in crate::store::redis) struct Args {
 /// Room for the arguments of a usual commit, and for their bytes.
 const USUAL_ARGS: usize = 96;
 const USUAL_BYTES: usize = 4_096;
+/// Room for one usual argument that is put together.
+const USUAL_ARG_BYTES: usize = 256;
 
 impl Args {
     pub(in crate::store::redis) fn with_capacity(args: usize, bytes: usize) -> Self {
-        Self { command: Cmd::with_capacity(args, bytes), next: Vec::new() }
+        Self { command: Cmd::with_capacity(args, bytes), next: Vec::with_capacity(USUAL_ARG_BYTES) }
     }
 
     pub(in crate::store::redis) fn len(&self) -> usize {
