@@ -15,6 +15,7 @@ mod faults;
 mod outside;
 mod quiescence;
 mod receiver;
+mod redis_cluster;
 mod report;
 mod resources;
 mod schedule;

@@ -29,11 +29,11 @@ pub enum FaultKind {
     ClientLink,
     /// a broken link between a node and its Redis
     StoreLink,
-    /// SIGKILL of a Redis, then a restart; a pair fails over
+    /// SIGKILL of a Redis, then a restart; its replica takes over
     StoreKilled,
-    /// SIGKILL of the replica of a pair
+    /// SIGKILL of a replica
     ReplicaKilled,
-    /// SIGSTOP of a Redis, then SIGCONT; a pair fails over
+    /// SIGSTOP of a Redis, then SIGCONT; its replica takes over
     StoreStopped,
     /// a store's machine loses power, and with it what was not synced
     PowerLost,

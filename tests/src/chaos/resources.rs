@@ -6,8 +6,9 @@ use crate::node::Resources;
 
 /// What a node at rest may use beyond a node that was just started. Memory: the allocator returns
 /// freed pages late, and parsed agents stay. Threads: those of blocking work live on for ten seconds,
-/// and a few are kept. Descriptors: connections to peers, to Redis and of this harness.
-const SLACK: Resources = Resources { memory_bytes: 128 << 20, threads: 16, descriptors: 64 };
+/// and a few are kept. Descriptors: connections to peers, to Redis and of this harness; a node that waits
+/// for replicas has up to 29 connections to each primary, each from its first use on.
+const SLACK: Resources = Resources { memory_bytes: 128 << 20, threads: 16, descriptors: 128 };
 
 /// What each node used when it had just been started.
 pub(super) struct Baseline(Vec<Resources>);
@@ -45,7 +46,7 @@ mod tests {
     #[test]
     fn a_leak_of_any_resource_is_seen_and_the_slack_is_none() {
         let before = Resources { memory_bytes: 30 << 20, threads: 8, descriptors: 40 };
-        let mut now = Resources { memory_bytes: 158 << 20, threads: 24, descriptors: 104 };
+        let mut now = Resources { memory_bytes: 158 << 20, threads: 24, descriptors: 168 };
         assert!(is_within(before, now));
         for leak in [
             |now: &mut Resources| now.memory_bytes += 1,

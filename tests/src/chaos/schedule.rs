@@ -53,7 +53,7 @@ impl Scope {
             FaultKind::ClockJump => has_redis * u64::from(self.has_faketime),
             FaultKind::StoreLink => 2 * is(&[StoreKind::One]),
             FaultKind::StoreKilled => 2 * has_redis,
-            FaultKind::ReplicaKilled => 2 * is(&[StoreKind::Pair]),
+            FaultKind::ReplicaKilled => 2 * is(&[StoreKind::Pair, StoreKind::Replicated]),
             FaultKind::StoreStopped => has_redis,
             FaultKind::PowerLost => 2,
             FaultKind::RefusesWrites => is(&[StoreKind::One]),

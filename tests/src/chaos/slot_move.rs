@@ -1,5 +1,6 @@
 //! Moves a slot of a Redis Cluster, with its keys, while clients use them.
 
+use super::redis_cluster::host_and_port;
 use crate::random::SeededRandom;
 use crate::redis::Redis;
 
@@ -30,7 +31,7 @@ async fn move_slot(servers: &[&Redis], source: &Redis, target: &Redis, slot: &st
     let set = |state, node| ["CLUSTER", "SETSLOT", slot, state, node];
     target.ask::<()>(&set("IMPORTING", &from)).await;
     source.ask::<()>(&set("MIGRATING", &to)).await;
-    let (host, port) = target.address().rsplit_once(':').unwrap();
+    let (host, port) = host_and_port(target);
     loop {
         let ask = ["CLUSTER", "GETKEYSINSLOT", slot, MOVED_KEYS];
         let keys: Vec<String> = source.ask(&ask).await;

@@ -1,20 +1,18 @@
-//! The store of a run: one Redis, a pair that fails over, a cluster of three primaries, or a node's
-//! own files.
+//! The store of a run: one Redis, a pair that fails over, a cluster of three primaries with or without
+//! replicas, or a node's own files.
 
 use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 
 use super::fault::StoreFault;
+use super::redis_cluster::{self, host_and_port};
 use super::slot_move;
 use crate::cluster::{Cluster, Plan};
 use crate::deadline::poll;
 use crate::random::SeededRandom;
+use crate::redis::Redis;
 use crate::redis::servers::Server;
-use crate::redis::{Redis, free_port};
-
-/// The first slot of each primary, and the one after the last.
-const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
 
 /// The kind of a run's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,19 +23,27 @@ pub enum StoreKind {
     Pair,
     /// Three primaries that share the keys.
     Three,
+    /// Three primaries that share the keys, each with a replica that takes over.
+    Replicated,
     /// One node with an embedded store.
     Embedded,
 }
 
 impl StoreKind {
-    /// The kind for a seed: two of six seeds have one server.
+    /// The kind for a seed: two of seven seeds have one server.
     pub(super) fn for_seed(seed: u64) -> Self {
-        match seed % 6 {
+        match seed % 7 {
             0 | 1 => Self::One,
             2 | 3 => Self::Pair,
             4 => Self::Three,
+            5 => Self::Replicated,
             _ => Self::Embedded,
         }
+    }
+
+    /// Whether a replica takes over from a primary.
+    fn fails_over(self) -> bool {
+        matches!(self, Self::Pair | Self::Replicated)
     }
 
     /// How many nodes use the store.
@@ -67,7 +73,8 @@ impl StoreSetup {
         let (first, others, sentinel) = match kind {
             StoreKind::One => (Redis::process_on_disk(&[]).await, Vec::new(), None),
             StoreKind::Pair => pair().await,
-            StoreKind::Three => three().await,
+            StoreKind::Three => cluster(false).await,
+            StoreKind::Replicated => cluster(true).await,
             StoreKind::Embedded => (Redis::process().await, Vec::new(), None),
         };
         let [dead, stopped, configured] = [const { BTreeSet::new() }; 3];
@@ -88,6 +95,11 @@ impl StoreSetup {
                 let store = format!("redis+cluster://{}", self.others[0].address());
                 plan.proxied().with_store(&store)
             }
+            StoreKind::Replicated => {
+                let named: Vec<&str> = self.others[..2].iter().map(Redis::address).collect();
+                let store = format!("redis+cluster://{}", named.join(","));
+                plan.proxied().with_store(&store).with(&["--durability", "replicas=1"])
+            }
             StoreKind::Embedded => plan.embedded(),
         }
     }
@@ -99,8 +111,8 @@ impl StoreSetup {
             return self.begin_embedded(cluster, fault).await;
         }
         if fault == StoreFault::SlotMoved {
-            let all: Vec<&Redis> = std::iter::once(&cluster.redis).chain(&self.others).collect();
-            return slot_move::move_a_slot(&all, &mut self.random).await;
+            let servers = all(&cluster.redis, &self.others);
+            return slot_move::move_a_slot(&servers, &mut self.random).await;
         }
         let target = self.target(cluster, fault).await;
         let is_kill = match fault {
@@ -155,9 +167,9 @@ impl StoreSetup {
         }
         // The primary comes first: a replica that comes back alone could be promoted instead, without
         // what the primary has.
-        let primary = self.primary(cluster).await;
+        let primaries = self.primaries(cluster).await;
         let mut dead: Vec<usize> = std::mem::take(&mut self.dead).into_iter().collect();
-        dead.sort_by_key(|index| Some(*index) != primary);
+        dead.sort_by_key(|index| !primaries.contains(index));
         for index in dead {
             self.configured.remove(&index);
             server(&mut cluster.redis, &mut self.others, index).restart().await;
@@ -169,9 +181,8 @@ impl StoreSetup {
         }
         match self.kind {
             StoreKind::Pair if is_broken => self.reunite(cluster).await,
-            StoreKind::Three => {
-                let servers = self.others.iter().chain([&cluster.redis]);
-                wait_until_all_slots_served(servers).await;
+            StoreKind::Three | StoreKind::Replicated => {
+                redis_cluster::wait_until_whole(&all(&cluster.redis, &self.others)).await;
             }
             StoreKind::One | StoreKind::Pair | StoreKind::Embedded => {}
         }
@@ -198,46 +209,63 @@ impl StoreSetup {
 
     /// The server that the fault breaks.
     async fn target(&mut self, cluster: &Cluster, fault: StoreFault) -> usize {
-        let target = match (self.kind, self.primary(cluster).await) {
-            (StoreKind::Pair, Some(primary)) if fault == StoreFault::ReplicaKilled => 1 - primary,
-            (_, Some(primary)) => primary,
-            (StoreKind::Three, None) => (self.last + 1) % 3,
-            (_, None) => 0,
+        let primaries = self.primaries(cluster).await;
+        let target = match self.kind {
+            StoreKind::Three => (self.last + 1) % 3,
+            StoreKind::Pair | StoreKind::Replicated => {
+                let there = primaries.iter().filter(|index| !self.is_lost(**index));
+                let there: Vec<usize> = there.copied().collect();
+                let choice = if there.is_empty() { &primaries } else { &there };
+                // Below the number of primaries, which fits.
+                let primary = choice[self.random.below(choice.len() as u64) as usize];
+                let is_of_replica = fault == StoreFault::ReplicaKilled;
+                if is_of_replica { self.partner(primary) } else { primary }
+            }
+            StoreKind::One | StoreKind::Embedded => 0,
         };
         self.last = target;
         target
     }
 
-    /// After the loss of a primary: waits until the sentinel names the other server, if that can take
-    /// over.
+    /// After the loss of a primary: waits until its replica is the primary, if that can take over.
     async fn wait_for_failover(&self, cluster: &Cluster, lost: usize) {
-        let is_lost = |index| self.dead.contains(&index) || self.stopped.contains(&index);
-        if self.kind != StoreKind::Pair
-            || self.primary(cluster).await != Some(lost)
-            || !is_lost(lost)
-            || is_lost(1 - lost)
-        {
+        let partner = self.partner(lost);
+        if !self.kind.fails_over() || !self.is_lost(lost) || self.is_lost(partner) {
             return;
         }
-        poll("the sentinel to name another primary", async || {
-            (self.primary(cluster).await? != lost).then_some(())
-        })
-        .await;
+        let primaries = self.primaries(cluster).await;
+        // Most primaries of a cluster must be there to elect another.
+        let lost_count = primaries.iter().filter(|index| self.is_lost(**index)).count();
+        let can_elect = self.kind == StoreKind::Pair || 2 * lost_count < primaries.len();
+        if can_elect && primaries.contains(&lost) {
+            poll("a replica to take over", async || {
+                self.primaries(cluster).await.contains(&partner).then_some(())
+            })
+            .await;
+        }
+    }
+
+    fn is_lost(&self, index: usize) -> bool {
+        self.dead.contains(&index) || self.stopped.contains(&index)
+    }
+
+    /// The other server of a primary and its replica.
+    fn partner(&self, index: usize) -> usize {
+        let count = self.others.len() + 1;
+        (index + count / 2) % count
     }
 
     /// Makes a pair of the two servers again: the one that the sentinel names, and its replica.
     async fn reunite(&mut self, cluster: &mut Cluster) {
         poll("the primary to be one", async || {
-            let primary = self.primary(cluster).await?;
-            let (one, other) = match primary {
-                0 => (&cluster.redis, &self.others[0]),
-                _ => (&self.others[0], &cluster.redis),
-            };
+            let servers = all(&cluster.redis, &self.others);
+            let primary = *self.primaries(cluster).await.first()?;
+            let (one, other) = (servers[primary], servers[self.partner(primary)]);
             let info: String = one.try_ask(&["INFO", "replication"]).await.ok()?;
             if !info.contains("role:master") {
                 return None;
             }
-            let (host, port) = one.address().rsplit_once(':')?;
+            let (host, port) = host_and_port(one);
             other.try_ask::<()>(&["REPLICAOF", host, port]).await.ok()?;
             let info: String = other.try_ask(&["INFO", "replication"]).await.ok()?;
             info.contains("master_link_status:up").then_some(())
@@ -245,13 +273,30 @@ impl StoreSetup {
         .await;
     }
 
-    /// The primary that the sentinel names; `None` without a sentinel.
-    async fn primary(&self, cluster: &Cluster) -> Option<usize> {
-        let sentinel = self.sentinel.as_ref()?;
-        let address =
-            poll("the sentinel to name a primary", async || named_primary(sentinel).await).await;
-        Some(usize::from(address != cluster.redis.address()))
+    /// The primaries that have replicas, as the sentinel or a server that lives names them; none over
+    /// other stores.
+    async fn primaries(&self, cluster: &Cluster) -> Vec<usize> {
+        let servers = all(&cluster.redis, &self.others);
+        if let Some(sentinel) = &self.sentinel {
+            let named = async || named_primary(sentinel).await;
+            let address = poll("the sentinel to name a primary", named).await;
+            return vec![usize::from(address != servers[0].address())];
+        }
+        if self.kind != StoreKind::Replicated {
+            return Vec::new();
+        }
+        let witness = (0..servers.len()).find(|index| !self.is_lost(*index));
+        let witness = witness.expect("an episode has fewer faults than there are servers");
+        let ports = redis_cluster::primaries(servers[witness]).await;
+        let is_primary =
+            |index: &usize| ports.iter().any(|port| *port == host_and_port(servers[*index]).1);
+        (0..servers.len()).filter(is_primary).collect()
     }
+}
+
+/// All servers, in the order of their numbers.
+fn all<'a>(first: &'a Redis, others: &'a [Redis]) -> Vec<&'a Redis> {
+    std::iter::once(first).chain(others).collect()
 }
 
 fn server<'a>(first: &'a mut Redis, others: &'a mut [Redis], index: usize) -> &'a mut Redis {
@@ -271,51 +316,15 @@ async fn pair() -> (Redis, Vec<Redis>, Option<Server>) {
     let no_delay = ["--repl-diskless-sync-delay", "0"];
     let first = Redis::process_on_disk(&no_delay).await;
     let other = Redis::process_on_disk(&no_delay).await;
-    if let Some((host, port)) = first.address().rsplit_once(':') {
-        other.ask::<()>(&["REPLICAOF", host, port]).await;
-        first.wait_for_replica().await;
-    }
+    let (host, port) = host_and_port(&first);
+    other.ask::<()>(&["REPLICAOF", host, port]).await;
+    first.wait_for_replica().await;
     let sentinel = Server::sentinel(first.address()).await;
     (first, vec![other], Some(sentinel))
 }
 
-async fn three() -> (Redis, Vec<Redis>, Option<Server>) {
-    let mut servers = Vec::new();
-    for index in 0..3 {
-        let bus = free_port().to_string();
-        let flags = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-        // The slots of a dead primary are unavailable; the others are served.
-        let more = ["--cluster-require-full-coverage", "no", "--cluster-port", &bus];
-        let server = Redis::process_on_disk(&[&flags[..], &more].concat()).await;
-        let (first, last) = (SLOTS[index].to_string(), (SLOTS[index + 1] - 1).to_string());
-        server.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await;
-        let epoch = (index + 1).to_string();
-        server.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
-        servers.push((server, bus));
-    }
-    let (first, bus) = servers.remove(0);
-    for (server, _) in &servers {
-        let port = first.address().rsplit(':').next().unwrap_or_default();
-        server.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", port, &bus]).await;
-    }
-    wait_until_all_slots_served(servers.iter().map(|(server, _)| server).chain([&first])).await;
-    (first, servers.into_iter().map(|(server, _)| server).collect(), None)
-}
-
-/// Waits until each server sees all slots served by three primaries: a node that starts earlier exits
-/// at once, as it does without a Redis.
-async fn wait_until_all_slots_served(servers: impl Iterator<Item = &Redis>) {
-    for server in servers {
-        poll("all slots to be served", async || {
-            let info: String = server.try_ask(&["CLUSTER", "INFO"]).await.ok()?;
-            let expected = [
-                "cluster_state:ok",
-                "cluster_slots_ok:16384",
-                "cluster_known_nodes:3",
-                "cluster_size:3",
-            ];
-            expected.iter().all(|line| info.contains(line)).then_some(())
-        })
-        .await;
-    }
+async fn cluster(has_replicas: bool) -> (Redis, Vec<Redis>, Option<Server>) {
+    let mut servers = redis_cluster::start(has_replicas).await;
+    let first = servers.remove(0);
+    (first, servers, None)
 }

@@ -14,18 +14,16 @@ pub mod transport;
 pub(super) mod url;
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
-use redis::cluster::ClusterClientBuilder;
-use redis::io::tcp::TcpSettings;
+use redis::cluster_async::ClusterConnection;
 use redis::{Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
-use socket2::TcpKeepalive;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use self::cluster::{ClusterServers, RefreshedPrimaries};
+use self::cluster::{Cluster, Primaries};
 use self::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, ServerConnection, dial_with, timed_out};
 use self::durability_watch::DurabilityWatch;
 use self::transport::{Dial, Transport};
@@ -36,14 +34,8 @@ use super::command::keys::Tag;
 /// maximum.
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
 const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(200);
-/// How often the kernel asks whether a server is there to which the cluster's connection sends nothing,
-/// so that no firewall forgets the connection: commands mostly go past it.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(60);
-/// How often the cluster's connection follows a moved slot, or reconnects, within the answer's
-/// timeout.
-const MAX_REDIRECTS: u32 = 3;
-/// The shortest and longest wait before it asks again.
-const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
+/// How long after its last use the client library's connection to a cluster is closed.
+const LIBRARY_IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One multiplexed connection to the present primary; for a cluster, one to each primary.
 ///
@@ -56,9 +48,10 @@ pub(super) struct Connection {
     answer_timeout: Duration,
     /// Whether it carries durable writes, so that each server that is connected to is checked.
     is_durable: bool,
-    current: Mutex<Current>,
-    /// Those of a cluster outlive the connection of the library.
-    primaries: OnceLock<Arc<RefreshedPrimaries>>,
+    /// The connection; over a cluster that of the client library, which is open only while it is needed.
+    current: Arc<Mutex<Current>>,
+    /// The primaries that commands go straight to, if the servers are a cluster.
+    cluster: Option<Cluster>,
 }
 
 /// What a connection leads to.
@@ -74,7 +67,26 @@ struct Current {
     open: Option<Checked>,
     /// Counts the connections, so that one that broke is not mistaken for its replacement.
     generation: u64,
+    /// When the library was used last.
+    used_at: Option<Instant>,
     failure: Option<ConnectFailure>,
+}
+
+impl Current {
+    /// Closes the library's connection once nobody has used it for a while.
+    async fn close_unused(this: Arc<Mutex<Self>>) {
+        loop {
+            let mut current = this.lock().await;
+            let Some(used_at) = current.used_at.filter(|_| current.open.is_some()) else { return };
+            let until = used_at + LIBRARY_IDLE_TIMEOUT;
+            if until <= Instant::now() {
+                current.open = None;
+                return;
+            }
+            drop(current);
+            sleep_until(until).await;
+        }
+    }
 }
 
 /// Why there is no connection, and until when nobody reconnects.
@@ -95,21 +107,31 @@ struct Checked {
 #[derive(Clone)]
 enum Open {
     One(ServerConnection),
-    Many(Arc<ClusterServers>),
+    Library(ClusterConnection),
     Simulated(Arc<dyn Transport>),
 }
 
 impl Connection {
     /// A connection without durable writes.
     pub(super) fn new(servers: Servers) -> Self {
-        let answer_timeout = ANSWER_TIMEOUT;
-        let (current, primaries) = (Mutex::default(), OnceLock::new());
-        Self { servers, answer_timeout, is_durable: false, current, primaries }
+        Self::of(servers, false)
     }
 
     /// A connection for durable writes, whose servers are checked.
     pub(super) fn durable(servers: Servers) -> Self {
-        Self { is_durable: true, ..Self::new(servers) }
+        Self::of(servers, true)
+    }
+
+    fn of(servers: Servers, is_durable: bool) -> Self {
+        let cluster = match &servers {
+            Servers::Real(url, watch) if matches!(url.kind, Kind::Cluster) => {
+                let watch = is_durable.then(|| Arc::clone(watch));
+                Some(Cluster::new(Arc::clone(url), watch))
+            }
+            _ => None,
+        };
+        let (answer_timeout, current) = (ANSWER_TIMEOUT, Arc::default());
+        Self { servers, answer_timeout, is_durable, current, cluster }
     }
 
     /// The same connection, whose answers may take `answer_timeout`.
@@ -140,8 +162,19 @@ impl Connection {
     ) -> RedisResult<Vec<Value>> {
         let mut may_repeat = true;
         loop {
+            let primaries = self.primaries().await;
             if let Some(watch) = self.watch().filter(|_| is_durable) {
                 watch.require().map_err(refused)?;
+            }
+            let mut answer_timeout = self.answer_timeout;
+            if let Some(primaries) = primaries {
+                let sent_at = Instant::now();
+                let answers = primaries.send(tag.slot(), commands, answer_timeout).await?;
+                if let Some(answers) = answers {
+                    return Ok(answers);
+                }
+                // The library may have an answer, in what is left of the time.
+                answer_timeout = answer_timeout.saturating_sub(sent_at.elapsed());
             }
             let (generation, Checked { mut open, refusal }) = self.open().await?;
             if let Some(reason) = refusal.filter(|_| is_durable) {
@@ -149,10 +182,9 @@ impl Connection {
                 self.replace(generation).await;
                 return Err(refused(reason));
             }
-            let outcome = match timeout(self.answer_timeout, open.send(tag, commands)).await {
+            let outcome = match timeout(answer_timeout, open.send(tag, commands)).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
-                    open.forget(tag);
                     self.replace(generation).await;
                     return Err(timed_out());
                 }
@@ -160,6 +192,8 @@ impl Connection {
             let broken = match &outcome {
                 // A server that was demoted is replaced by the primary that the sentinels name.
                 Ok(values) => self.has_sentinels() && values.iter().any(is_from_replica),
+                // The library connects anew by itself, and is replaced if it is stuck.
+                Err(error) if self.cluster.is_some() => error.is_timeout(),
                 Err(error) => !is_refusal(error),
             };
             if !broken {
@@ -172,6 +206,22 @@ impl Connection {
                 return outcome;
             }
         }
+    }
+
+    /// The primaries of a cluster.
+    async fn primaries(&self) -> Option<&Primaries> {
+        let cluster = self.cluster.as_ref()?;
+        match cluster.found() {
+            Some(primaries) => Some(primaries),
+            // Boxed: the future of every command would have room for it.
+            None => Some(Box::pin(self.find_primaries(cluster)).await),
+        }
+    }
+
+    async fn find_primaries<'a>(&self, cluster: &'a Cluster) -> &'a Primaries {
+        let current = Arc::clone(&self.current);
+        let close_library = move || Current::close_unused(Arc::clone(&current));
+        cluster.find(close_library).await
     }
 
     /// The check of the servers, if this connection carries durable writes.
@@ -191,6 +241,9 @@ impl Connection {
 
     async fn open(&self) -> RedisResult<(u64, Checked)> {
         let mut current = self.current.lock().await;
+        if self.cluster.is_some() {
+            current.used_at = Some(Instant::now());
+        }
         if let Some(open) = &current.open {
             return Ok((current.generation, open.clone()));
         }
@@ -241,30 +294,10 @@ impl Connection {
                 self.checked(&host, open).await
             }
             Kind::Cluster => {
-                let hosts = url.hosts().iter().map(|host| url.server(host));
-                let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_INTERVAL);
-                let mut client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?);
-                if let Some(certificates) = url.certificates()? {
-                    client = client.certs(certificates);
-                }
-                let client = client
-                    .retries(MAX_REDIRECTS)
-                    .min_retry_wait(REDIRECT_WAIT_MS.0)
-                    .max_retry_wait(REDIRECT_WAIT_MS.1)
-                    .connection_timeout(CONNECT_TIMEOUT)
-                    .response_timeout(self.answer_timeout)
-                    .tcp_settings(TcpSettings::default().set_nodelay(true).set_keepalive(keepalive))
-                    .build()?;
-                let library = client.get_async_connection().await?;
-                let primaries = self
-                    .primaries
-                    .get_or_init(|| Arc::new(RefreshedPrimaries::new(Arc::clone(url))));
-                let open =
-                    Open::Many(Arc::new(ClusterServers::new(library, Arc::clone(primaries))));
-                if let Some(watch) = self.watch() {
-                    watch.check_primaries(url).await;
-                }
-                // The verdict on a cluster is on all of its primaries, and in the watch.
+                let Some(primaries) = self.primaries().await else { return Err(timed_out()) };
+                let open = Open::Library(primaries.library(self.answer_timeout).await?);
+                // The verdict on a cluster is on all of its primaries, and in the watch. To wait for it
+                // here would be to wait for a primary that hangs.
                 Ok(Checked { open, refusal: None })
             }
         }
@@ -290,16 +323,12 @@ impl Open {
     async fn send(&mut self, tag: Tag, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         match self {
             Open::One(open) => open.req_packed_commands(commands, 0, commands.len()).await,
-            Open::Many(open) => open.send(tag, commands).await,
+            // Boxed: it is three times as large as what the other kinds need, and the future of every
+            // command would have room for it.
+            Open::Library(open) => {
+                Box::pin(cluster::send_by_library(open, tag.slot(), commands)).await
+            }
             Open::Simulated(open) => open.send(commands).await,
-        }
-    }
-
-    /// Connects anew to the server for a tag, if that is not replaced with the connection.
-    fn forget(&self, tag: Tag) {
-        match self {
-            Open::Many(open) => open.forget(tag),
-            Open::One(_) | Open::Simulated(_) => {}
         }
     }
 }

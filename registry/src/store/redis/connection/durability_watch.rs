@@ -17,11 +17,8 @@ use super::url::{Host, RedisUrl};
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// How often a durability that was lost is looked for.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a new connection to a cluster waits for the check of its primaries; what takes longer is
-/// left to the task.
-const PROMPT_CHECK_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long all primaries together may take.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long all primaries together may take: to find them, to connect to each, and to ask.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// The verdict on the servers: every new connection that carries durable writes adds to it, and a
 /// task that looks every few seconds.
@@ -71,15 +68,6 @@ impl DurabilityWatch {
             self.refuse(reason);
         }
         Ok(refusal)
-    }
-
-    /// Checks all primaries of a cluster before its connection is used. One that cannot be reached
-    /// cannot be written to, either.
-    pub(super) async fn check_primaries(&self, url: &RedisUrl) {
-        let survey = timeout(PROMPT_CHECK_TIMEOUT, self.survey(url)).await;
-        if let Ok(Ok(Survey { refusal: Some(reason), .. })) = survey {
-            self.refuse(&reason);
-        }
     }
 
     /// Checks every few seconds, until it is dropped.

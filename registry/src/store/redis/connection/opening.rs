@@ -84,7 +84,7 @@ pub(super) async fn primaries(
 ) -> RedisResult<Vec<(Host, RedisResult<ServerConnection>)>> {
     match &url.kind {
         Kind::Single => {
-            let (host, primary) = dial_any(url, 0).await?;
+            let (host, primary) = dial_any(url, url.hosts()).await?;
             Ok(vec![(host, Ok(primary))])
         }
         Kind::Sentinel(name) => {
@@ -93,7 +93,7 @@ pub(super) async fn primaries(
         }
         Kind::Cluster => {
             let mut hosts: Vec<Host> = Vec::new();
-            for range in slot_ranges(url, 0).await? {
+            for range in slot_ranges(url, url.hosts()).await? {
                 if !hosts.contains(&range.primary) {
                     hosts.push(range.primary);
                 }
@@ -111,11 +111,10 @@ pub(super) async fn primaries(
     }
 }
 
-/// The first of the hosts that answers, from the one with this number on.
-async fn dial_any(url: &RedisUrl, first: usize) -> RedisResult<(Host, ServerConnection)> {
+/// The first of the hosts that answers.
+async fn dial_any(url: &RedisUrl, hosts: &[Host]) -> RedisResult<(Host, ServerConnection)> {
     let mut last = RedisError::from((ErrorKind::Client, "no host was dialled"));
-    let hosts = url.hosts();
-    for host in hosts.iter().cycle().skip(first % hosts.len().max(1)).take(hosts.len()) {
+    for host in hosts {
         match dial(url.server(host)?, CONNECT_TIMEOUT).await {
             Ok(server) => return Ok((host.clone(), server)),
             Err(error) => last = error,
@@ -130,11 +129,12 @@ pub(super) struct SlotRange {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) primary: Host,
+    pub(super) replicas: Vec<Host>,
 }
 
-/// All slots of a cluster that have a primary, as the host with this number knows them, or one after it.
-pub(super) async fn slot_ranges(url: &RedisUrl, first: usize) -> RedisResult<Vec<SlotRange>> {
-    let (asked, mut node) = dial_any(url, first).await?;
+/// All slots of a cluster that have a primary, as the first of the hosts knows them that answers.
+pub(super) async fn slot_ranges(url: &RedisUrl, hosts: &[Host]) -> RedisResult<Vec<SlotRange>> {
+    let (asked, mut node) = dial_any(url, hosts).await?;
     let ranges = cmd("CLUSTER").arg("SLOTS").query_async::<Vec<_>>(&mut node).await?;
     ranges.into_iter().map(|range| SlotRange::parse(range, &asked)).collect()
 }
@@ -147,16 +147,28 @@ impl SlotRange {
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let first = redis::from_redis_value(next())?;
         let last = redis::from_redis_value(next())?;
-        let Value::Array(mut node) = next() else {
-            return Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS names no primary").into());
-        };
-        node.truncate(2);
-        let (name, port) = redis::from_redis_value::<(Option<String>, u16)>(Value::Array(node))?;
-        // A node that does not know its own name is at the address where it was asked.
-        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| asked.name.clone());
-        let primary = Host { name, port };
-        Ok(Self { first, last, primary })
+        let primary = server(next(), asked)?;
+        // One whose address is unknown is no help.
+        let replicas = parts.filter_map(|node| server(node, asked).ok()).collect();
+        Ok(Self { first, last, primary, replicas })
     }
+
+    /// All servers that have these slots.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Host> {
+        std::iter::once(&self.primary).chain(&self.replicas)
+    }
+}
+
+/// Reads the address of a server of a cluster.
+fn server(node: Value, asked: &Host) -> RedisResult<Host> {
+    let Value::Array(mut node) = node else {
+        return Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS names no server").into());
+    };
+    node.truncate(2);
+    let (name, port) = redis::from_redis_value::<(Option<String>, u16)>(Value::Array(node))?;
+    // A node that does not know its own name is at the address where it was asked.
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| asked.name.clone());
+    Ok(Host { name, port })
 }
 
 async fn opening_id(server: &mut ServerConnection) -> RedisResult<String> {
@@ -175,7 +187,10 @@ mod tests {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let asked = Host { name: "asked".to_owned(), port: 7000 };
         let parse = |node: Vec<Value>| {
-            let range = vec![Value::Int(5_461), Value::Int(10_922), Value::Array(node)];
+            let replica = Value::Array(vec![text("r"), Value::Int(7002), text("id")]);
+            let unknown = Value::Array(vec![text("?")]);
+            let slots = [Value::Int(5_461), Value::Int(10_922)];
+            let range = [&slots[..], &[Value::Array(node), replica, unknown]].concat();
             SlotRange::parse(range, &asked)
         };
         for (node, name) in [
@@ -184,8 +199,10 @@ mod tests {
             (vec![text(""), Value::Int(7001)], "asked"),
             (vec![Value::Nil, Value::Int(7001), text("id")], "asked"),
         ] {
-            let primary = Host { name: name.to_owned(), port: 7001 };
-            assert_eq!(parse(node).unwrap(), SlotRange { first: 5_461, last: 10_922, primary });
+            let found = parse(node).unwrap();
+            assert_eq!((found.first, found.last), (5_461, 10_922));
+            let servers: Vec<String> = found.servers().map(Host::to_string).collect();
+            assert_eq!(servers, [format!("{name}:7001"), "r:7002".to_owned()]);
         }
         assert!(parse(vec![text("h")]).is_err(), "it has no port");
         assert!(SlotRange::parse(vec![Value::Int(0), Value::Int(1)], &asked).is_err());

@@ -1,6 +1,7 @@
 //! The suite against three primaries.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_actors::journal::StoreError;
 
@@ -8,6 +9,7 @@ use super::super::super::Store;
 use super::super::super::conformance::*;
 use super::super::command::keys::Tag;
 use super::super::connection::cluster::Primaries;
+use super::super::connection::durability_watch::DurabilityWatch;
 use super::super::{Durability, Redis, RedisUrl};
 use super::servers::{Server, free_port, wait_until};
 use crate::partition::Partition;
@@ -62,6 +64,32 @@ impl Cluster {
         }
         Arc::clone(&self.store) as Arc<dyn Store>
     }
+
+    /// Moves the slot of a tag, which has no keys, from the first primary to the second one.
+    async fn move_slot(&self, tag: Tag, meanwhile: impl AsyncFnOnce()) {
+        let [former, owner] = [0, 1].map(|place| &self.servers[place]);
+        let from: String = former.ask(&["CLUSTER", "MYID"]).await;
+        let to: String = owner.ask(&["CLUSTER", "MYID"]).await;
+        let slot = tag.slot().to_string();
+        let set = |state, node| ["CLUSTER", "SETSLOT", &slot, state, node];
+        owner.ask::<()>(&set("IMPORTING", &from)).await;
+        former.ask::<()>(&set("MIGRATING", &to)).await;
+        meanwhile().await;
+        for server in [owner, former, &self.servers[2]] {
+            server.ask::<()>(&set("NODE", &to)).await;
+        }
+    }
+
+    /// How many connections all servers have together.
+    async fn connected_clients(&self) -> u64 {
+        let mut sum = 0;
+        for server in &self.servers {
+            let info: String = server.ask(&["INFO", "clients"]).await;
+            let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
+            sum += count.unwrap().parse::<u64>().unwrap();
+        }
+        sum
+    }
 }
 
 /// Names two of the primaries; the store finds the third.
@@ -107,14 +135,29 @@ async fn the_slots_of_a_killed_primary_are_unavailable_until_it_is_back() {
     assert_eq!(store.append(&id("c0"), &held, commit(2, 2)).await, Ok(()));
 }
 
-/// Whether commands for the tag go straight to a primary.
-async fn is_answered(primaries: &Primaries, tag: Tag) -> bool {
+fn commands_for(tag: Tag) -> redis::Pipeline {
     let mut commands = redis::pipe();
     commands.cmd("SET").arg(tag.key("x")).arg(1).cmd("GET").arg(tag.key("x"));
-    let answers = primaries.send(tag.slot(), &commands).await;
+    commands
+}
+
+/// Whether commands for the tag go straight to a primary.
+async fn is_answered(primaries: &Primaries, tag: Tag) -> bool {
+    let time = Duration::from_secs(20);
+    let answers = primaries.send(tag.slot(), &commands_for(tag), time).await.unwrap();
     let answers = answers.map(|answers| answers.last().cloned());
     assert!(matches!(&answers, None | Some(Some(redis::Value::BulkString(_)))), "{answers:?}");
     answers.is_some()
+}
+
+/// The primaries of the cluster, none of which is connected to.
+fn primaries_of(cluster: &Cluster) -> Primaries {
+    Primaries::new(Arc::new(url(&cluster.servers)), None)
+}
+
+/// Connects to the primaries; returns whether each slot has one that is connected to.
+async fn connect(primaries: &Primaries, cluster: &Cluster) -> bool {
+    primaries.connect(url(&cluster.servers).hosts().to_vec()).await
 }
 
 /// Two tags in the slots of this server.
@@ -127,9 +170,9 @@ fn tags_of(place: usize) -> [Tag; 2] {
 #[tokio::test]
 async fn every_tag_is_answered_by_the_primary_of_its_slot() {
     let cluster = Cluster::start().await;
-    let primaries = Primaries::default();
+    let primaries = primaries_of(&cluster);
     assert!(!is_answered(&primaries, Tag::Agents).await, "nothing is connected to yet");
-    assert!(primaries.connect(&url(&cluster.servers), 0).await);
+    assert!(connect(&primaries, &cluster).await);
     let tags = Partition::all().map(Tag::Partition).chain([Tag::Agents, Tag::Members]);
     for tag in tags {
         assert!(is_answered(&primaries, tag).await, "{tag:?}");
@@ -137,54 +180,101 @@ async fn every_tag_is_answered_by_the_primary_of_its_slot() {
     // A server that has left the cluster has no slots.
     let bus = free_port().to_string();
     let alone = Server::start(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
-    let elsewhere = format!("redis+cluster://127.0.0.1:{}", alone.port).parse().unwrap();
-    assert!(!primaries.connect(&elsewhere, 0).await);
+    let elsewhere: RedisUrl = format!("redis+cluster://127.0.0.1:{}", alone.port).parse().unwrap();
+    assert!(!primaries.connect(elsewhere.hosts().to_vec()).await);
     assert!(is_answered(&primaries, Tag::Agents).await, "what was known stays");
     let beside = Tag::Members;
     assert_ne!(beside.slot() < SLOTS[1], Tag::Agents.slot() < SLOTS[1]);
-    primaries.forget(Tag::Agents.slot());
+    let no_time = Duration::ZERO;
+    assert!(primaries.send(Tag::Agents.slot(), &commands_for(Tag::Agents), no_time).await.is_err());
     for (tag, answered) in [(Tag::Agents, false), (beside, true)] {
         assert_eq!(is_answered(&primaries, tag).await, answered, "{tag:?}");
     }
-    assert!(primaries.connect(&url(&cluster.servers), 0).await);
+    assert!(connect(&primaries, &cluster).await);
     assert!(is_answered(&primaries, Tag::Agents).await, "it is connected to anew");
+}
+
+#[tokio::test]
+async fn a_primary_that_hangs_keeps_nobody_from_the_others() {
+    let cluster = Cluster::start().await;
+    cluster.servers[2].freeze();
+    let primaries = primaries_of(&cluster);
+    let others = [0, 1].map(|place| tags_of(place)[0]);
+    tokio::select! {
+        _ = connect(&primaries, &cluster) => panic!("the others waited for it"),
+        () = wait_until("the others answer", async || {
+            is_answered(&primaries, others[0]).await && is_answered(&primaries, others[1]).await
+        }) => {}
+    }
+}
+
+#[tokio::test]
+async fn a_primary_is_checked_before_a_durable_write_goes_to_it() {
+    let mut cluster = Cluster::start().await;
+    let watch = Arc::new(DurabilityWatch::new(Durability::Os));
+    let primaries = Primaries::new(Arc::new(url(&cluster.servers)), Some(Arc::clone(&watch)));
+    assert!(connect(&primaries, &cluster).await);
+    assert_eq!(watch.require_all(), Ok(()));
+    let [tag, _] = tags_of(1);
+    cluster.servers[1].kill();
+    assert!(!is_answered(&primaries, tag).await);
+    cluster.servers[1].restart_with("--appendonly", "no").await;
+    assert!(connect(&primaries, &cluster).await);
+    assert!(watch.require_all().is_err_and(|reason| reason.contains("appendonly")));
 }
 
 #[tokio::test]
 async fn a_primary_that_no_longer_has_a_slot_is_found_anew() {
     let cluster = Cluster::start().await;
-    let primaries = Primaries::default();
-    assert!(primaries.connect(&url(&cluster.servers), 0).await);
+    let primaries = primaries_of(&cluster);
+    assert!(connect(&primaries, &cluster).await);
     let ([moved, beside], [elsewhere, _]) = (tags_of(0), tags_of(2));
-    let [former, owner] = [0, 1].map(|place| &cluster.servers[place]);
-    let from: String = former.ask(&["CLUSTER", "MYID"]).await;
-    let to: String = owner.ask(&["CLUSTER", "MYID"]).await;
-    let slot = moved.slot().to_string();
-    let set = |state, node| ["CLUSTER", "SETSLOT", &slot, state, node];
-    owner.ask::<()>(&set("IMPORTING", &from)).await;
-    former.ask::<()>(&set("MIGRATING", &to)).await;
-    assert!(!is_answered(&primaries, moved).await, "the key may be with either");
-    for server in [owner, former, &cluster.servers[2]] {
-        server.ask::<()>(&set("NODE", &to)).await;
-    }
+    cluster
+        .move_slot(moved, async || {
+            assert!(!is_answered(&primaries, moved).await, "the key may be with either");
+        })
+        .await;
     for (tag, answered) in [(moved, false), (beside, true), (elsewhere, true)] {
         assert_eq!(is_answered(&primaries, tag).await, answered, "{tag:?}");
     }
-    assert!(primaries.connect(&url(&cluster.servers), 0).await);
+    assert!(connect(&primaries, &cluster).await);
     for tag in [moved, beside, elsewhere] {
         assert!(is_answered(&primaries, tag).await, "{tag:?}");
     }
-    // A store that knows of nothing follows, too.
-    let mut names = (0..).map(|n| format!("c{n}"));
-    let name = names.find(|name| Tag::of(&id(name)) == moved).unwrap();
-    create_conversation(&*cluster.store, &name).await;
+}
+
+#[tokio::test]
+async fn a_store_follows_a_slot_and_then_needs_the_library_no_more() {
+    let cluster = Cluster::start().await;
+    let [moved, beside] = tags_of(0);
+    let names = |tag| (0..).map(|n| format!("c{n}")).filter(move |name| Tag::of(&id(name)) == tag);
+    let (store, name) = (&*cluster.store, names(beside).next().unwrap());
+    create_conversation(store, &name).await;
+    assert!(store.current_claim(&id(&name)).await.unwrap().is_some());
+    let before = cluster.connected_clients().await;
+    let mut names = names(moved);
+    cluster
+        .move_slot(moved, async || {
+            // A commit, which has several keys, is refused meanwhile.
+            assert_eq!(store.current_claim(&id(&names.next().unwrap())).await, Ok(None));
+            assert!(cluster.connected_clients().await > before, "the library asks elsewhere");
+        })
+        .await;
+    for name in [names.next(), names.next()] {
+        create_conversation(store, &name.unwrap()).await;
+    }
+    wait_until("the library's connections are closed", async || {
+        cluster.connected_clients().await <= before
+    })
+    .await;
+    create_conversation(store, &names.next().unwrap()).await;
 }
 
 #[tokio::test]
 async fn a_primary_that_is_away_leaves_the_others_connected() {
     let mut cluster = Cluster::start().await;
-    let primaries = Primaries::default();
-    assert!(primaries.connect(&url(&cluster.servers), 0).await);
+    let primaries = primaries_of(&cluster);
+    assert!(connect(&primaries, &cluster).await);
     for server in &cluster.servers {
         server.ask::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).await;
     }
@@ -193,13 +283,13 @@ async fn a_primary_that_is_away_leaves_the_others_connected() {
     let answered = tokio::join!(is_answered(&primaries, other), is_answered(&primaries, other));
     assert_eq!(answered, (false, false));
     assert!(is_answered(&primaries, one).await);
-    assert!(!primaries.connect(&url(&cluster.servers), 0).await, "one is away");
+    assert!(!connect(&primaries, &cluster).await, "one is away");
     for (tag, answered) in [(one, true), (other, false)] {
         assert_eq!(is_answered(&primaries, tag).await, answered, "{tag:?}");
     }
     cluster.servers[1].restart().await;
     wait_until("it is back", async || {
-        primaries.connect(&url(&cluster.servers), 0).await && is_answered(&primaries, other).await
+        connect(&primaries, &cluster).await && is_answered(&primaries, other).await
     })
     .await;
 }

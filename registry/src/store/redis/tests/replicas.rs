@@ -246,3 +246,41 @@ async fn what_no_replica_has_is_not_answered() {
 async fn what_no_replica_of_a_cluster_has_is_not_answered() {
     nothing_unreplicated_is_answered(Pair::start_cluster().await).await;
 }
+
+/// Makes a replica of a cluster the primary, whether or not the other server lives.
+async fn take_over(replica: &Server) {
+    replica.ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
+    wait_until("the replica has taken over", async || has_role(replica, "master").await).await;
+}
+
+async fn has_role(server: &Server, role: &str) -> bool {
+    let found: Vec<redis::Value> = server.ask(&["ROLE"]).await;
+    found.first() == Some(&redis::Value::BulkString(role.as_bytes().to_vec()))
+}
+
+#[tokio::test]
+async fn a_replica_of_a_cluster_that_takes_over_is_written_to() {
+    let Pair { mut primary, replica, store } = Pair::start_cluster().await;
+    let (a, held) = (id("a"), create_conversation(&store, "a").await);
+    take_over(&replica).await;
+    wait_until("the former primary is its replica", async || {
+        let info: String = replica.ask(&["INFO", "replication"]).await;
+        info.contains("state=online")
+    })
+    .await;
+    assert_eq!(store.append(&a, &held, commit(2, 2)).await, Ok(()));
+    take_over(&primary).await;
+    wait_until("it is a replica again", async || has_role(&replica, "slave").await).await;
+    primary.kill();
+    take_over(&replica).await;
+    // It has no replica, so that nothing that it has can be relied on.
+    assert_unknown("append", store.append(&a, &held, commit(3, 3)).await);
+    assert_unknown("load", store.load(&a).await);
+    primary.restart().await;
+    wait_until("the former primary has everything", async || store.load(&a).await.is_ok()).await;
+    let stored = store.load(&a).await.unwrap().unwrap();
+    let last = stored.events.last().map_or(Seq::ZERO, |event| event.seq);
+    let next = last.saturating_add(1).get();
+    assert_eq!(store.append(&a, &held, commit(next, next)).await, Ok(()));
+    assert!(next >= 3 && has_role(&primary, "slave").await);
+}
