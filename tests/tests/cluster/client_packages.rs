@@ -2,9 +2,12 @@
 //! the archives of a release.
 
 use std::path::PathBuf;
+use std::process::Stdio;
 
-use abide_tests::deadline::within;
+use abide_tests::deadline::DEADLINE;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::clients::{clients, installed};
 
@@ -18,9 +21,17 @@ async fn copy(language: &str) -> (tempfile::TempDir, PathBuf) {
     (dir, copied)
 }
 
-/// Runs a command to its end, and fails with its output unless it succeeds.
+/// Runs a command to its end, and fails with its output unless it succeeds in time.
 async fn run(command: &mut Command, what: &str) -> String {
-    let output = within(what, command.kill_on_drop(true).output()).await.unwrap();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    // A process group of its own, so that what it has started ends with it, too.
+    let child = command.process_group(0).spawn().unwrap();
+    let group = child.id().and_then(|pid| Pid::from_raw(pid as i32));
+    let Ok(output) = timeout(DEADLINE, child.wait_with_output()).await else {
+        group.map(|group| kill_process_group(group, Signal::KILL));
+        panic!("timed out after {DEADLINE:?} waiting for {what}");
+    };
+    let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{what}: {text}{}", String::from_utf8_lossy(&output.stderr));
     text
