@@ -14,13 +14,12 @@ pub(super) async fn start(has_replicas: bool) -> Vec<Redis> {
     let mut servers: Vec<Redis> = Vec::new();
     for index in 0..count {
         let bus = free_port().to_string();
-        let flags = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let flags = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        let times = ["--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"];
         // The slots of a dead primary are unavailable; the others are served.
-        let more = ["--cluster-require-full-coverage", "no", "--cluster-port", &bus];
-        let server = Redis::process_on_disk(
-            &[&flags[..], &more, &["--repl-diskless-sync-delay", "0"]].concat(),
-        )
-        .await;
+        let coverage = ["--cluster-require-full-coverage", "no"];
+        let server =
+            Redis::process_on_disk(&[&flags[..], &times[..], &coverage[..]].concat()).await;
         if index < primaries {
             let (first, last) = (SLOTS[index].to_string(), (SLOTS[index + 1] - 1).to_string());
             server.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await;
@@ -48,16 +47,17 @@ pub(super) async fn start(has_replicas: bool) -> Vec<Redis> {
 /// Waits until each of the servers sees all slots served by three primaries, and until each replica has
 /// what its primary has: a node that starts earlier exits at once, as it does without a Redis.
 pub(super) async fn wait_until_whole(servers: &[&Redis]) {
+    let has_replicas = servers.len() >= SLOTS.len();
     let known = format!("cluster_known_nodes:{}", servers.len());
     let expected = ["cluster_state:ok", "cluster_slots_ok:16384", &known, "cluster_size:3"];
     for server in servers {
         poll("all slots to be served", async || {
             let info: String = server.try_ask(&["CLUSTER", "INFO"]).await.ok()?;
             let replication: String = server.try_ask(&["INFO", "replication"]).await.ok()?;
-            let is_linked = if !replication.contains("role:master") {
-                replication.contains("master_link_status:up")
+            let is_linked = if replication.contains("role:master") {
+                !has_replicas || replication.contains("state=online")
             } else {
-                servers.len() < SLOTS.len() || replication.contains("state=online")
+                replication.contains("master_link_status:up")
             };
             (is_linked && expected.iter().all(|line| info.contains(line))).then_some(())
         })

@@ -114,15 +114,16 @@ enum Open {
 impl Connection {
     /// A connection without durable writes.
     pub(super) fn new(servers: Servers) -> Self {
-        Self::of(servers, false)
+        Self::closed(servers, false)
     }
 
     /// A connection for durable writes, whose servers are checked.
     pub(super) fn durable(servers: Servers) -> Self {
-        Self::of(servers, true)
+        Self::closed(servers, true)
     }
 
-    fn of(servers: Servers, is_durable: bool) -> Self {
+    /// A connection that the first command opens.
+    fn closed(servers: Servers, is_durable: bool) -> Self {
         let cluster = match &servers {
             Servers::Real(url, watch) if matches!(url.kind, Kind::Cluster) => {
                 let watch = is_durable.then(|| Arc::clone(watch));
