@@ -112,6 +112,15 @@ impl Usage {
     }
 }
 
+/// Scripts of [`Redis::empty_content`], and how many keys one call of them has.
+const EMPTY_JOURNALS: &str = "for _, key in ipairs(KEYS) do
+  for at = 0, redis.call('LLEN', key) - 1 do redis.call('LSET', key, at, '') end
+end";
+const EMPTY_INBOX: &str = "for _, key in ipairs(KEYS) do
+  for _, call in ipairs(redis.call('HKEYS', key)) do redis.call('HSET', key, call, '') end
+end";
+const KEYS_PER_SCRIPT: usize = 500;
+
 impl Redis {
     /// Starts a server with the settings of this durability.
     pub(super) async fn start(durability: Durability, dir: &Path) -> Result<Self, LoadError> {
@@ -166,6 +175,26 @@ impl Redis {
             ::redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await
         };
         reply.await.map_err(|error: ::redis::RedisError| load_error("KEYS", error))
+    }
+
+    /// Empties each event of the journals and each entry of the inbox, and leaves everything else.
+    pub(super) async fn empty_content(&self) -> Result<(), LoadError> {
+        let reply = async {
+            let client = ::redis::Client::open(self.url.as_str())?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            for (pattern, script) in [("abide:*:j:*", EMPTY_JOURNALS), ("abide:*:o:*", EMPTY_INBOX)]
+            {
+                let keys: Vec<String> =
+                    ::redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await?;
+                for some in keys.chunks(KEYS_PER_SCRIPT) {
+                    let mut call = ::redis::cmd("EVAL");
+                    call.arg(script).arg(some.len()).arg(some);
+                    call.query_async::<()>(&mut connection).await?;
+                }
+            }
+            Ok(())
+        };
+        reply.await.map_err(|error: ::redis::RedisError| load_error("emptying", error))
     }
 
     async fn section(&self, name: &str) -> Result<String, LoadError> {

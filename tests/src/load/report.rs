@@ -164,6 +164,10 @@ impl Report {
             ("Redis, per 1,000 parked, of all / of the second half", grown(|memory| memory.redis)),
             ("Redis' dataset, the same", grown(|memory| memory.dataset)),
             (
+                "Redis, all parked, without the content of events and inbox entries",
+                format!("{} MB", shared.redis_without_content >> 20),
+            ),
+            (
                 "nodes' memory, before / half parked / all parked",
                 mb(|memory| memory.nodes_kb << 10),
             ),

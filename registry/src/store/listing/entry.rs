@@ -25,6 +25,8 @@ const TIME_DIGITS: usize = 2 * TIME_BYTES;
 const MAX_MICROS: i64 = (1 << (8 * TIME_BYTES)) - 1;
 /// The bytes of a hash that are part of a property: two among a million are hardly ever the same.
 const HASH_BYTES: usize = 6;
+/// What a property has that is named by nothing: the first bytes of the SHA-256 of no bytes.
+const HASH_OF_NOTHING: [u8; HASH_BYTES] = [0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc];
 /// The length of a property.
 pub(super) const PROPERTY_LEN: usize = 2 + 2 * HASH_BYTES;
 /// Room for the entry of a root that has an owner and waits, with no member and nothing else indexed.
@@ -62,20 +64,26 @@ impl Property {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        Self::of_hash(kind, family, hash.finalize().into())
+        Self::of_digest(kind, family, hash.finalize().into())
     }
 
-    /// The property that is named by the first bytes of this hash.
-    fn of_hash(kind: u8, family: Family, hash: [u8; 32]) -> Self {
+    /// The property that is named by the first bytes of this digest.
+    fn of_digest(kind: u8, family: Family, digest: [u8; 32]) -> Self {
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(&digest[..HASH_BYTES]);
+        Self::of_hash(kind, family, hash)
+    }
+
+    fn of_hash(kind: u8, family: Family, hash: [u8; HASH_BYTES]) -> Self {
         let mut property = [kind; PROPERTY_LEN];
         property[1] = family.letter();
-        HEXLOWER.encode_mut(&hash[..HASH_BYTES], &mut property[2..]);
+        HEXLOWER.encode_mut(&hash, &mut property[2..]);
         Self(property)
     }
 
     /// That it exists.
     pub(super) fn any(family: Family) -> Self {
-        Self::new(b't', family, &[])
+        Self::of_hash(b't', family, HASH_OF_NOTHING)
     }
 
     pub(super) fn agent(family: Family, agent: &str) -> Self {
@@ -98,7 +106,7 @@ impl Property {
         value: &str,
         index_key: &IndexKey,
     ) -> Self {
-        Self::of_hash(b'm', family, index_key.digest(&[key, value]))
+        Self::of_digest(b'm', family, index_key.digest(&[key, value]))
     }
 
     pub(super) fn parent(parent: &str) -> Self {
@@ -107,7 +115,7 @@ impl Property {
 
     /// That it waited for somebody when it was active last.
     pub(super) fn awaiting(family: Family) -> Self {
-        Self::new(b'w', family, &[])
+        Self::of_hash(b'w', family, HASH_OF_NOTHING)
     }
 
     pub(super) fn as_str(&self) -> &str {

@@ -23,6 +23,8 @@ pub(in super::super) struct SharedMeasurement {
     pub(in super::super) took: Duration,
     /// The memory before the first conversation, with half of them parked, and with all of them.
     pub(in super::super) memory: [MemoryUse; 3],
+    /// What of it Redis needs for all of them if their events and inbox entries are empty.
+    pub(in super::super) redis_without_content: u64,
     pub(in super::super) live_actors: u64,
     pub(in super::super) idle: Idle,
     /// From the restart to the ready line, if the only node was killed.
@@ -75,9 +77,19 @@ pub(in super::super) async fn run(
     let accepted_after = killed.elapsed();
     expect_completion(&mut client, &id).await?;
     expect_open_calls(&group.nodes[0], count - 1).await?;
-    group.stop().await?;
-    let shared =
-        SharedMeasurement { count, took, memory, live_actors, idle, ready_after, accepted_after };
+    let redis = group.stop().await?;
+    redis.empty_content().await?;
+    let redis_without_content = redis.info().await?.memory;
+    let shared = SharedMeasurement {
+        count,
+        took,
+        memory,
+        redis_without_content,
+        live_actors,
+        idle,
+        ready_after,
+        accepted_after,
+    };
     Ok(Report::of_shared(load, &shared))
 }
 
