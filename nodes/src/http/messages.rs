@@ -193,17 +193,11 @@ pub(super) async fn send(
         None => allowed.conversation(&id)?,
     };
     let keys = idempotency.keys(&allowed, fingerprint);
-    let sent = match deliver_at {
-        None => deliver(&api, &allowed, &id, message, keys).await?,
-        Some(at) => {
-            // Boxed: most messages are for now.
-            let scheduled = scheduled::deliver(&api, &allowed, &id, (message, at), keys);
-            match Box::pin(scheduled).await? {
-                Accepted::Sent(sent) => sent,
-                Accepted::Scheduled(reply) => {
-                    return Ok((StatusCode::ACCEPTED, None, Json(SendReply::Scheduled(reply))));
-                }
-            }
+    let message = (message, deliver_at);
+    let sent = match scheduled::deliver(&api, &allowed, &id, message, keys).await? {
+        Accepted::Sent(sent) => sent,
+        Accepted::Scheduled(reply) => {
+            return Ok((StatusCode::ACCEPTED, None, Json(SendReply::Scheduled(reply))));
         }
     };
     let span = trace::root_of(&id, &sent.turn_id).map(|root| Extension(TurnExtension(root)));
@@ -216,7 +210,7 @@ pub(super) async fn send(
     })
 }
 
-/// Sends a message to its conversation. A repeat of one that was accepted gets the first answer.
+/// Sends a message to its conversation, now. A repeat of one that was accepted gets the first answer.
 pub(super) async fn deliver(
     api: &Api,
     allowed: &Allowed<Send>,
@@ -232,6 +226,9 @@ pub(super) async fn deliver(
 pub(super) fn sent(reply: Reply) -> Result<Sent, Problem> {
     match reply {
         Reply::Sent { conversation_id, turn_id, seq } => Ok(Sent { conversation_id, turn_id, seq }),
+        Reply::Scheduled { .. } => {
+            Err(Problem::field("message_id", "is that of a message that is sent later"))
+        }
         other => Err(unexpected(&other)),
     }
 }

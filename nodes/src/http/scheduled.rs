@@ -55,22 +55,25 @@ pub(super) struct ScheduledReply {
     deliver_at: Timestamp,
 }
 
-/// What became of a message with a time: a repeat of one that was sent before gets that answer.
+/// What became of a message. A repeat gets the first answer, whether or not both have a time.
 pub(super) enum Accepted {
     Scheduled(ScheduledReply),
     Sent(Sent),
 }
 
-/// Schedules a message in its conversation.
+/// Sends a message to its conversation, or schedules it there if it has a time.
 pub(super) async fn deliver(
     api: &Api,
     allowed: &Allowed<Send>,
     id: &Scoped<ConversationId>,
-    (message, deliver_at): (NewMessage, Timestamp),
+    (message, deliver_at): (NewMessage, Option<Timestamp>),
     mut keys: Vec<IdempotencyKey>,
 ) -> Result<Accepted, Problem> {
     let message = messages::compose(api, allowed, id, message, &mut keys).await?;
-    let request = Request::Schedule(Box::new(ScheduleRequest { deliver_at, message }));
+    let request = match deliver_at {
+        None => Request::Send(message),
+        Some(deliver_at) => Request::Schedule(Box::new(ScheduleRequest { deliver_at, message })),
+    };
     match api.conversations.deliver(allowed, id, request, keys).await? {
         Reply::Scheduled { conversation_id, scheduled_id, deliver_at } => {
             let reply = ScheduledReply { conversation_id, scheduled_id, deliver_at };

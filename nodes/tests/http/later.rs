@@ -50,6 +50,27 @@ async fn a_scheduled_message_is_delivered_once_at_its_time() {
 }
 
 #[tokio::test]
+async fn a_repeat_of_a_message_gets_the_first_answer_whether_or_not_it_has_a_time() {
+    let api = Api::start().await;
+    let named = |id: &str| json!({"agent": "demo", "text": "x", "message_id": id});
+    let in_an_hour = |id: &str| {
+        let mut message = named(id);
+        message["deliver_in"] = json!("1h");
+        message
+    };
+    let scheduled = api.post(MESSAGES, in_an_hour("s")).await;
+    assert_eq!(scheduled.status, 202, "{scheduled:?}");
+    for path in [MESSAGES.to_owned(), format!("{MESSAGES}?wait=1s")] {
+        let again = api.post(&path, named("s")).await;
+        assert_eq!((again.status, &again.body), (202, &scheduled.body));
+    }
+    let sent = api.post(MESSAGES, named("n")).await;
+    assert_eq!(api.post(MESSAGES, in_an_hour("n")).await.body, sent.body);
+    assert_eq!(events_of(&api, "user_msg").await.len(), 1);
+    assert_eq!(events_of(&api, "message_scheduled").await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_message_for_a_time_that_has_passed_is_delivered_at_once() {
     let api = Api::start().await;
     let past = later(json!({"deliver_at": "2020-01-01T00:00:00Z"}));
