@@ -40,9 +40,9 @@ impl IdleTimer {
         self.timer = None;
     }
 
-    /// Starts the timer, unless it runs.
+    /// Starts the timer, unless it runs. One that ends the actor at once takes the place of another.
     pub(super) fn arm(&mut self, myself: &ActorRef<ConversationMsg>, after: Duration) {
-        if self.timer.is_some() {
+        if self.timer.is_some() && !after.is_zero() {
             return;
         }
         let myself = myself.clone();

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
 use abide_actors::request::{IdempotencyKey, Request, RequestError};
-use abide_conversation::Scoped;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
+use abide_conversation::{AgentName, Scoped};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
@@ -116,6 +116,20 @@ async fn a_request_finds_a_conversation_that_is_being_passivated_or_killed() {
     one.turn_end("x", 1).await;
     assert_eq!(user_message_count(zero, "x").await, 3);
     cluster.check_writes();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_whose_first_request_was_refused_leaves_memory_at_once() {
+    let cluster = TestCluster::new(1, APPROVAL_AGENT).await;
+    let mut unknown = user_message("go", IfBusy::Reject);
+    if let Request::Send(send) = &mut unknown {
+        send.agent = Some(AgentName::new("nobody"));
+    }
+    let refused = cluster.node(0).deliver("x", unknown).await;
+    assert!(matches!(refused, Err(RequestError::AgentMissing(_))), "{refused:?}");
+    let refused_at = Instant::now();
+    cluster.node(0).wait_until_passivated("x").await;
+    assert!(refused_at.elapsed() < Duration::from_secs(1), "{:?}", refused_at.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
