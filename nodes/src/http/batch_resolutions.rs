@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::conversations::unexpected;
+use super::extract;
 use super::extract::{Body, Idempotency};
 use super::openapi::{IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
@@ -29,8 +30,9 @@ const MAX_CONCURRENT_CONVERSATIONS: usize = 16;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BatchResolutions {
-    #[schema(min_items = 1, max_items = 100)]
-    resolutions: Vec<BatchAnswer>,
+    /// Read one by one: one that cannot be read holds up no other.
+    #[schema(value_type = Vec<BatchAnswer>, min_items = 1, max_items = 100)]
+    resolutions: Vec<Value>,
 }
 
 /// An answer, and the call that it is for.
@@ -120,10 +122,9 @@ pub(super) async fn resolve(
     let mut names = Vec::new();
     let mut groups: BTreeMap<Scoped<ConversationId>, Group> = BTreeMap::new();
     for (place, answer) in batch.resolutions.into_iter().enumerate() {
-        let (name, answer) = answer.into_parts();
-        let call = CallId::new(answer.call_id.clone());
-        let id = allowed.conversation(&name);
-        let request = id.and_then(|id| Ok((id, answer.resolve(allowed.principal())?)));
+        let [name, call] = ["conversation_id", "call_id"].map(|member| text(&answer, member));
+        let call = CallId::new(call);
+        let request = read(&allowed, place, answer);
         names.push(name);
         match request {
             Ok((id, request)) => {
@@ -146,6 +147,24 @@ pub(super) async fn resolve(
     let results = names.into_iter().zip(results.into_iter().flatten());
     let results = results.map(|(conversation_id, result)| BatchResult { conversation_id, result });
     Ok(Json(BatchResults { results: results.collect() }))
+}
+
+/// The text that is this member of an answer, which may be anything; else an empty one.
+fn text(answer: &Value, member: &str) -> String {
+    answer.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Reads the answer at this place: its conversation, and the request.
+fn read(
+    allowed: &Allowed<Answer>,
+    place: usize,
+    answer: Value,
+) -> Result<(Scoped<ConversationId>, ResolveRequest), Problem> {
+    if !answer.is_object() {
+        return Err(Problem::field(&format!("resolutions[{place}]"), "must be an object"));
+    }
+    let (name, answer) = extract::deserialize::<BatchAnswer>(answer)?.into_parts();
+    Ok((allowed.conversation(&name)?, answer.resolve(allowed.principal())?))
 }
 
 /// Answers the calls of one conversation. What refuses all of them is the result of each.

@@ -247,7 +247,9 @@ async fn answers_to_many_conversations_stand_by_themselves() {
     let answer = |conversation: &str, call: &str| json!({"conversation_id": conversation, "call_id": call, "approved": true});
     let batch = json!({"resolutions": [answer("a", "m"), answer("b", "m"), answer("a", "n"),
         answer("a", "x"), answer("nobody", "m"), answer("no/body", "m"),
-        {"conversation_id": "b", "call_id": "n"}]});
+        {"conversation_id": "b", "call_id": "n"},
+        {"conversation_id": "a", "call_id": "m", "approved": "yes"},
+        {"call_id": 7, "approved": true}, 7]});
     let done = api.keyed("k", "POST", "/v1/resolutions", batch.clone()).await;
     assert_eq!(done.status, 200, "{done:?}");
     let told = |result: &Value| {
@@ -264,9 +266,15 @@ async fn answers_to_many_conversations_stand_by_themselves() {
         ("nobody", "m", "/problems/not-found"),
         ("no/body", "m", "/problems/not-found"),
         ("b", "n", "/problems/invalid-request"),
+        ("a", "m", "/problems/invalid-request"),
+        ("", "", "/problems/invalid-request"),
+        ("", "", "/problems/invalid-request"),
     ];
     let expected = expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()));
     assert_eq!(told, expected);
+    let details = |place: usize| done.body["results"][place]["problem"]["detail"].clone();
+    assert!(details(7).as_str().unwrap().starts_with("approved: "), "{done:?}");
+    assert_eq!(details(9), "resolutions[9]: must be an object");
     let again = api.keyed("k", "POST", "/v1/resolutions", batch).await;
     assert_eq!(told_of(&again.body), told_of(&done.body), "a repeat answers nothing");
     let journal = api.get("/v1/conversations/a/journal?limit=1000").await.body;
