@@ -209,11 +209,17 @@ fn part_reach(roles: &BTreeSet<Role>) -> Reach {
     }
 }
 
-/// A token was minted by somebody who may do what it says, for its conversations alone.
+/// A token was minted by somebody who may do what it says, for its conversations alone. One that was
+/// minted before its conversation existed is for that which its subject then creates: another one with
+/// the same id may be somebody else's.
 fn by_token(access: CallerAccess, grant: &TokenGrant, verb: Verb) -> CallerAccess {
-    let reach = |scope: Scope| {
-        if grant.scopes.contains(&scope) { Reach::Tenant } else { Reach::None }
+    let permitted = match &grant.target {
+        TokenTarget::Conversation { born: None, .. } => Reach::Shared,
+        TokenTarget::Conversation { .. } | TokenTarget::Prefix(_) | TokenTarget::Calls { .. } => {
+            Reach::Tenant
+        }
     };
+    let reach = |scope: Scope| if grant.scopes.contains(&scope) { permitted } else { Reach::None };
     let only = match &grant.target {
         TokenTarget::Calls { calls, .. } => Some(calls.clone()),
         TokenTarget::Conversation { .. } | TokenTarget::Prefix(_) => None,

@@ -310,6 +310,25 @@ async fn a_reply_link_answers_its_call_once_and_does_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_token_that_is_older_than_its_conversation_is_not_for_that_of_somebody_else() {
+    let guarded = guarded().await;
+    let scope = json!(["create", "read", "send"]);
+    let body = json!({"subject": "eve", "conversation": "late", "scope": scope});
+    let token = minted(&guarded, "backend", body).await;
+    let new = json!({"id": "late", "agent": "demo"});
+    let made = with(&guarded, &token, "POST", "/v1/conversations", new).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let (path, messages) = ("/v1/conversations/late", "/v1/conversations/late/messages");
+    assert_eq!(with(&guarded, &token, "GET", path, Value::Null).await.status, 200);
+    let hello = || json!({"text": "hello"});
+    assert_eq!(with(&guarded, &token, "POST", messages, hello()).await.status, 202);
+    assert_eq!(guarded.send("backend", "DELETE", path, Value::Null).await.status, 204);
+    created(&guarded, "ada", "late").await;
+    with(&guarded, &token, "GET", path, Value::Null).await.is_problem(404, "not-found");
+    with(&guarded, &token, "POST", messages, hello()).await.is_problem(404, "not-found");
+}
+
+#[tokio::test]
 async fn a_stream_ends_with_its_credential() {
     let guarded = guarded().await;
     let new = json!({"name": "page", "roles": ["backend"]});

@@ -39,7 +39,8 @@ fn token(target: TokenTarget, scopes: &[Scope]) -> Credential {
 }
 
 fn conversation_token(scopes: &[Scope]) -> Credential {
-    token(TokenTarget::Conversation { id: ConversationId::new("c"), born: None }, scopes)
+    let born = Some(Timestamp::UNIX_EPOCH);
+    token(TokenTarget::Conversation { id: ConversationId::new("c"), born }, scopes)
 }
 
 /// The reach of reading, taking part, owning, and answering clients, persons and approvals.
@@ -93,6 +94,15 @@ fn a_token_permits_its_scopes_and_nothing_else() {
     }
     assert!(is_met(ReadBlobs::RULE, &conversation_token(&[Scope::Read])));
     assert!(is_met(Known::RULE, &conversation_token(&[])));
+}
+
+#[test]
+fn a_token_that_is_older_than_its_conversation_reaches_only_what_its_subject_takes_part_in() {
+    let target = TokenTarget::Conversation { id: ConversationId::new("c"), born: None };
+    let early = token(target, &[Scope::Create, Scope::Read, Scope::Send, Scope::AnswerHuman]);
+    assert_eq!(reaches(&early), [Shared, Shared, Nobody, Nobody, Shared, Nobody]);
+    let create = caller_access(&early, Verb::TakePart(Some(Scope::Send)), "x").create;
+    assert_eq!(create, Some(CreateAccess::OfAnyAgent));
 }
 
 #[test]
