@@ -84,6 +84,10 @@ pub struct WebhookSecret {
     /// When it stops signing; `None` for the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// A fingerprint of the request that made it and of its `Idempotency-Key`, if it had one: a repeat
+    /// makes no other secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<String>,
 }
 
 /// How the receiver answers.
@@ -200,7 +204,8 @@ mod tests {
     fn an_old_secret_signs_until_its_time_and_none_is_shown() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut webhook = webhook();
-        let old = WebhookSecret { secret: "whsec_b2xk".to_owned(), until: Some(at(10)) };
+        let old =
+            WebhookSecret { secret: "whsec_b2xk".to_owned(), until: Some(at(10)), made_by: None };
         webhook.secrets.push(old);
         assert_eq!(webhook.signing_secrets(at(9)).count(), 2);
         assert_eq!(webhook.signing_secrets(at(10)).collect::<Vec<_>>(), ["whsec_c2VjcmV0"]);

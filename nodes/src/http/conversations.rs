@@ -1,22 +1,22 @@
 //! Conversations: create, fork, read and delete them, and read their journals.
 
 use abide_actors::agent;
-use abide_actors::journal::{RESPONSE_TTL, ResponseScope, StoredResponse};
-use abide_actors::request::{ForkRequest, IdempotencyKey, Reply, Request, UpdateRequest};
+use abide_actors::request::{ForkRequest, Reply, Request, UpdateRequest};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::identity::{Participants, Role};
-use abide_conversation::{AgentName, ConversationId, Revision, Scoped, Seq, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Revision, Seq, Timestamp};
 use abide_conversation::{keep_null, limits};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::creation::{self, Creation};
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
 use super::moment;
@@ -62,7 +62,7 @@ pub(super) struct NewConversation {
 }
 
 /// A conversation that was created.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct ConversationCreated {
     id: ConversationId,
     agent: AgentName,
@@ -103,9 +103,14 @@ pub(super) async fn create(
         expires_at,
     });
     let keys = idempotency.keys(&allowed, body.fingerprint);
-    let id = reserved(&api, id, &keys).await?;
+    let id = match creation::begin(&api, id, &keys).await? {
+        Creation::Answered(first) => return Ok((StatusCode::CREATED, Json(first))),
+        Creation::New(id) => id,
+    };
     api.access.admit_conversation(&id).await?;
-    created(api.conversations.create(&allowed, &id, request, keys).await?)
+    let created = created(api.conversations.create(&allowed, &id, request, keys.clone()).await?)?;
+    creation::keep_answer(&api, id.tenant(), keys, &created).await?;
+    Ok((StatusCode::CREATED, Json(created)))
 }
 
 /// The owner and members of the new conversation.
@@ -218,57 +223,20 @@ pub(super) async fn fork(
     let fingerprint = extract::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
     let request = Request::Fork(ForkRequest { from: from.local(), at_seq });
     let keys = idempotency.keys(&allowed, fingerprint);
-    let id = reserved(&api, id, &keys).await?;
-    api.access.admit_conversation(&id).await?;
-    created(api.conversations.deliver(&allowed, &id, request, keys).await?)
-}
-
-/// The id of the conversation that the keys stand for; without one, this.
-pub(super) async fn reserved(
-    api: &Api,
-    id: Scoped<ConversationId>,
-    keys: &[IdempotencyKey],
-) -> Result<Scoped<ConversationId>, Problem> {
-    match keys.first() {
-        Some(key) => reserve_id(api, key, id).await,
-        None => Ok(id),
-    }
-}
-
-fn created(reply: Reply) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
-    match reply {
-        Reply::Created { id, agent, revision } => {
-            Ok((StatusCode::CREATED, Json(ConversationCreated { id, agent, revision })))
-        }
-        other => Err(unexpected(&other)),
-    }
-}
-
-/// The id of the conversation that a key stands for: `id`, unless an earlier request reserved another.
-///
-/// Stored before the conversation is created, so that a repeat after a crash in between creates the
-/// same one.
-async fn reserve_id(
-    api: &Api,
-    key: &IdempotencyKey,
-    id: Scoped<ConversationId>,
-) -> Result<Scoped<ConversationId>, Problem> {
-    let (scope, now) = (ResponseScope::Creations(id.tenant()), api.clock.now());
-    let reservation = StoredResponse {
-        key: key.key.clone(),
-        fingerprint: key.fingerprint.clone(),
-        body: json!(id.local()),
-        expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX),
+    let id = match creation::begin(&api, id, &keys).await? {
+        Creation::Answered(first) => return Ok((StatusCode::CREATED, Json(first))),
+        Creation::New(id) => id,
     };
-    if api.store.reserve(&scope, reservation, now).await? {
-        return Ok(id);
-    }
-    match api.store.stored_response(&scope, &key.key, now).await? {
-        Some(first) if first.fingerprint == key.fingerprint => serde_json::from_value(first.body)
-            .map(|first: ConversationId| id.sibling(&first))
-            .map_err(|error| Problem::new(Kind::Internal, error.to_string())),
-        Some(_) => Err(Problem::field(&key.field, "was used for another request")),
-        None => Err(Problem::new(Kind::Unavailable, "the key has just expired; try again")),
+    api.access.admit_conversation(&id).await?;
+    let created = created(api.conversations.deliver(&allowed, &id, request, keys.clone()).await?)?;
+    creation::keep_answer(&api, id.tenant(), keys, &created).await?;
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+fn created(reply: Reply) -> Result<ConversationCreated, Problem> {
+    match reply {
+        Reply::Created { id, agent, revision } => Ok(ConversationCreated { id, agent, revision }),
+        other => Err(unexpected(&other)),
     }
 }
 

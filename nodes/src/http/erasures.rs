@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use self::document::ErasureDocument;
 use super::Api;
-use super::conversations::reserved;
+use super::creation::reserved;
 use super::extract::{self, Body, Idempotency, Path, Query};
 use super::openapi::{ErasurePath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};

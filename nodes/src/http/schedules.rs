@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use self::document::{NewSchedule, ScheduleDocument};
 use super::Api;
-use super::conversations::reserved;
+use super::creation::reserved;
 use super::extract::{self, Body, Idempotency, Path, Query};
 use super::openapi::{IdempotencyKeyHeader, SchedulePath};
 use super::problem::{Kind, Problem};

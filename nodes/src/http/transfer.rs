@@ -24,7 +24,7 @@ use self::lines::Lines;
 use super::Api;
 use super::agents;
 use super::blobs::{BlobPermit, Raw};
-use super::conversations;
+use super::creation;
 use super::extract::{Idempotency, Path, Query, fingerprint};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
@@ -120,7 +120,7 @@ pub(super) async fn import(
         None
     } else {
         let made = allowed.scoped(&ConversationId::new(api.clock.id("conv")));
-        Some(conversations::reserved(&api, made, &keys).await?)
+        Some(creation::reserved(&api, made, &keys).await?)
     };
     let cluster = api.conversations.unscoped().cluster().clone();
     let me = cluster.lease().me();

@@ -2,27 +2,28 @@
 
 mod body;
 mod deliveries;
+mod secrets;
 
 use std::time::Duration;
 
-use abide_actors::notices::{Webhook, WebhookHealth, WebhookSecret};
+use abide_actors::notices::{Webhook, WebhookHealth};
 use abide_actors::webhooks::{Sending, Sent};
 use abide_conversation::{Scoped, Timestamp};
 use abide_registry::notices::webhook_catalog::MAX_AGE;
 use abide_registry::store::{Effect, WebhookChange, WebhookEdit, WebhookList};
-use aws_lc_rs::rand;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::extract::{Body, NoParameters, OptionalBody, Path, Query};
+use super::extract;
+use super::extract::{Body, Idempotency, NoParameters, OptionalBody, Path, Query};
+use super::openapi::IdempotencyKeyHeader;
 use super::problem::{Kind, Problem};
+use super::repeats::Repeats;
 use crate::access::Allowed;
 use crate::access::permission::ManageWebhooks;
 use crate::operations::Act;
@@ -36,9 +37,6 @@ const MAX_TRIES: usize = 8;
 /// How long a secret that is rotated still signs, unless the request says otherwise.
 const DEFAULT_OVERLAP: Duration = Duration::from_secs(86_400);
 const MAX_OVERLAP: Duration = Duration::from_secs(7 * 86_400);
-/// Standard Webhooks asks for 24 to 64.
-const SECRET_BYTES: usize = 32;
-
 /// The path of a webhook.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -50,12 +48,26 @@ pub(super) struct WebhookPath {
 }
 
 /// A webhook that was stored.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct WebhookStored {
     name: String,
     /// The signing secret, `whsec_…`: of a new webhook, and after a rotation. It is shown this once.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
+}
+
+/// The answer to a webhook that was put, as it is kept for repeats.
+#[derive(Debug, Serialize, Deserialize)]
+struct PutAnswer {
+    is_new: bool,
+    webhook: WebhookStored,
+}
+
+impl PutAnswer {
+    fn into_response(self) -> (StatusCode, Json<WebhookStored>) {
+        let status = if self.is_new { StatusCode::CREATED } else { StatusCode::OK };
+        (status, Json(self.webhook))
+    }
 }
 
 /// The webhooks of a tenant.
@@ -103,7 +115,7 @@ pub(super) struct WebhookTest {
 /// What happens after the response is owed to it. An update keeps the secret; after the receiver has
 /// answered 410, the webhook begins anew.
 #[utoipa::path(put, path = "/v1/webhooks/{name}", operation_id = "put_webhook", tag = "webhooks",
-    params(WebhookPath),
+    params(WebhookPath, IdempotencyKeyHeader),
     request_body(content = WebhookBody, example = json!({"url": "https://example.com/abide",
         "events": ["call.suspended", "turn.completed"]})),
     responses((status = 201, description = "The webhook is new.", body = WebhookStored),
@@ -112,19 +124,32 @@ pub(super) async fn put(
     allowed: Allowed<ManageWebhooks>,
     State(api): State<Api>,
     Path(name): Path<String>,
+    idempotency: Idempotency,
     body: Body<WebhookBody>,
 ) -> Result<(StatusCode, Json<WebhookStored>), Problem> {
     let rule = "must be 1 to 64 of a-z 0-9 - _, beginning with a letter or a digit";
     if !abide_actors::notices::is_webhook_name(&name) {
         return Err(Problem::field("name", rule));
     }
-    let (body, _) = body.into_parts();
+    let (body, fingerprint) = body.into_parts();
+    let keys = idempotency.keys(&allowed, fingerprint);
+    let repeats = repeats_of(&api, &allowed, &name);
+    if let Some(first) = repeats.first::<PutAnswer>(&keys).await? {
+        return Ok(first.into_response());
+    }
     body.check(api.has_reply_links)?;
     let now = api.clock.now();
     for _ in 0..MAX_TRIES {
         let list = api.webhooks.list().await?;
         let old = find(&list, &allowed, &name);
         let renewed = old.filter(|old| old.is_active());
+        if let Some(old) = renewed
+            && let Some(secret) = secrets::made_by(old, &keys)
+        {
+            let webhook = WebhookStored { name, secret: Some(secret) };
+            let is_new = old.updated_at == old.created_at;
+            return Ok(PutAnswer { is_new, webhook }.into_response());
+        }
         if renewed.is_none() && old.is_none() && count(&list, &allowed) >= MAX_WEBHOOKS {
             let detail = format!("the tenant has {MAX_WEBHOOKS} webhooks: delete some first");
             return Err(Problem::new(Kind::InvalidRequest, detail));
@@ -135,7 +160,7 @@ pub(super) async fn put(
         };
         webhook.updated_at = now;
         body.apply(&mut webhook);
-        let secret = ensure_secret(&mut webhook)?;
+        let secret = secrets::ensure(&mut webhook, &keys)?;
         api.notice_sender
             .check(&webhook)
             .map_err(|mistake| Problem::field(mistake.field, mistake.reason))?;
@@ -146,9 +171,11 @@ pub(super) async fn put(
         let change = WebhookChange { version: list.version, changes };
         let act = Act::of_caller(&allowed, "webhook.put", &name).with_request(&body.excerpt());
         if api.operations.carry_out(act, Effect::ChangeWebhooks(change)).await? {
+            let webhook = WebhookStored { name, secret };
+            let answer = PutAnswer { is_new: renewed.is_none(), webhook };
+            repeats.keep(keys, &answer).await?;
             settle(&api).await?;
-            let status = if renewed.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-            return Ok((status, Json(WebhookStored { name, secret })));
+            return Ok(answer.into_response());
         }
     }
     Err(busy())
@@ -191,13 +218,19 @@ pub(super) async fn get(
 
 /// Deletes a webhook. What is owed to it is dropped.
 #[utoipa::path(delete, path = "/v1/webhooks/{name}", operation_id = "delete_webhook",
-    tag = "webhooks", params(WebhookPath),
+    tag = "webhooks", params(WebhookPath, IdempotencyKeyHeader),
     responses((status = 204, description = "The webhook is deleted.")))]
 pub(super) async fn delete(
     allowed: Allowed<ManageWebhooks>,
     State(api): State<Api>,
     Path(name): Path<String>,
+    idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
+    let keys = idempotency.keys(&allowed, extract::fingerprint(&["delete webhook", &name]));
+    let repeats = repeats_of(&api, &allowed, &name);
+    if repeats.first::<Value>(&keys).await?.is_some() {
+        return Ok(StatusCode::NO_CONTENT);
+    }
     let now = api.clock.now();
     for _ in 0..MAX_TRIES {
         let list = api.webhooks.list().await?;
@@ -205,6 +238,7 @@ pub(super) async fn delete(
         let change = WebhookChange { version: list.version, changes: vec![removed(webhook, now)] };
         let act = Act::of_caller(&allowed, "webhook.delete", &name);
         if api.operations.carry_out(act, Effect::ChangeWebhooks(change)).await? {
+            repeats.keep(keys, &Value::Null).await?;
             settle(&api).await?;
             return Ok(StatusCode::NO_CONTENT);
         }
@@ -214,14 +248,22 @@ pub(super) async fn delete(
 
 /// Makes another signing secret. For a while both sign.
 #[utoipa::path(post, path = "/v1/webhooks/{name}/rotate", operation_id = "rotate_webhook",
-    tag = "webhooks", params(WebhookPath), request_body = Option<WebhookRotation>,
+    tag = "webhooks", params(WebhookPath, IdempotencyKeyHeader),
+    request_body = Option<WebhookRotation>,
     responses((status = 200, description = "The new secret.", body = WebhookStored)))]
 pub(super) async fn rotate(
     allowed: Allowed<ManageWebhooks>,
     State(api): State<Api>,
     Path(name): Path<String>,
+    idempotency: Idempotency,
     OptionalBody(rotation): OptionalBody<WebhookRotation>,
 ) -> Result<Json<WebhookStored>, Problem> {
+    let asked = ["rotate webhook", &name, rotation.overlap.as_deref().unwrap_or_default()];
+    let keys = idempotency.keys(&allowed, extract::fingerprint(&asked));
+    let repeats = repeats_of(&api, &allowed, &name);
+    if let Some(first) = repeats.first(&keys).await? {
+        return Ok(Json(first));
+    }
     let overlap = match &rotation.overlap {
         None => DEFAULT_OVERLAP,
         Some(text) => abide_actors::agent::duration(text)
@@ -237,19 +279,25 @@ pub(super) async fn rotate(
         if webhook.secret_env.is_some() {
             return Err(Problem::field("secret_env", "holds the secret: rotate it there"));
         }
-        let secret = new_secret()?;
+        if let Some(secret) = secrets::made_by(&webhook, &keys) {
+            return Ok(Json(WebhookStored { name, secret: Some(secret) }));
+        }
         webhook.secrets.truncate(1);
         for old in &mut webhook.secrets {
             old.until = Some(later(now, overlap));
         }
-        webhook.secrets.insert(0, WebhookSecret { secret: secret.clone(), until: None });
+        let newest = secrets::generate(&keys)?;
+        let secret = Some(newest.secret.clone());
+        webhook.secrets.insert(0, newest);
         webhook.updated_at = now;
         let changes = vec![WebhookEdit::Put(Box::new(webhook))];
         let change = WebhookChange { version: list.version, changes };
         let act = Act::of_caller(&allowed, "webhook.rotate", &name);
         if api.operations.carry_out(act, Effect::ChangeWebhooks(change)).await? {
+            let rotated = WebhookStored { name, secret };
+            repeats.keep(keys, &rotated).await?;
             settle(&api).await?;
-            return Ok(Json(WebhookStored { name, secret: Some(secret) }));
+            return Ok(Json(rotated));
         }
     }
     Err(busy())
@@ -326,25 +374,9 @@ fn new_webhook(api: &Api, allowed: &Allowed<ManageWebhooks>, name: &str) -> Webh
     }
 }
 
-/// Makes a secret for a webhook that has none. Returns it, to be shown.
-fn ensure_secret(webhook: &mut Webhook) -> Result<Option<String>, Problem> {
-    if webhook.secret_env.is_some() {
-        webhook.secrets.clear();
-        return Ok(None);
-    }
-    if !webhook.secrets.is_empty() {
-        return Ok(None);
-    }
-    let secret = new_secret()?;
-    webhook.secrets.push(WebhookSecret { secret: secret.clone(), until: None });
-    Ok(Some(secret))
-}
-
-fn new_secret() -> Result<String, Problem> {
-    let mut bytes = [0; SECRET_BYTES];
-    rand::fill(&mut bytes)
-        .map_err(|_| Problem::new(Kind::Internal, "the system has no randomness"))?;
-    Ok(format!("whsec_{}", BASE64_STANDARD.encode(bytes)))
+/// The repeats of requests that change a webhook.
+fn repeats_of<'a>(api: &'a Api, allowed: &Allowed<ManageWebhooks>, name: &str) -> Repeats<'a> {
+    Repeats::new(api, allowed.tenant(), format!("webhook:{name}"))
 }
 
 fn removed(webhook: &Webhook, now: Timestamp) -> WebhookEdit {

@@ -30,6 +30,40 @@ async fn an_id_is_made_if_none_is_given() {
 }
 
 #[tokio::test]
+async fn a_key_whose_creation_was_refused_is_free_for_another_one() {
+    let api = Api::start().await;
+    let keyed = |body: Value| api.keyed("k", "POST", "/v1/conversations", body);
+    keyed(json!({"agent": "nobody"})).await.is_problem(409, "agent-missing");
+    let made = keyed(json!({"agent": "demo"})).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(keyed(json!({"agent": "demo"})).await.body, made.body);
+    keyed(json!({"agent": "demo", "title": "x"})).await.is_problem(422, "invalid-request");
+    let listed = api.get("/v1/conversations").await.body;
+    assert_eq!(listed["conversations"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_repeat_of_a_creation_makes_no_deleted_conversation_again() {
+    let api = Api::start().await;
+    let source = json!({"id": "source", "agent": "demo"});
+    assert_eq!(api.post("/v1/conversations", source).await.status, 201);
+    for (path, new) in [
+        ("/v1/conversations", json!({"id": "named", "agent": "demo"})),
+        ("/v1/conversations", json!({"agent": "demo"})),
+        ("/v1/conversations/source/fork", json!({})),
+    ] {
+        let key = format!("{path} {new}").replace(' ', "");
+        let made = api.keyed(&key, "POST", path, new.clone()).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let own = format!("/v1/conversations/{}", made.body["id"].as_str().unwrap());
+        assert_eq!(api.delete(&own).await.status, 204);
+        let again = api.keyed(&key, "POST", path, new).await;
+        assert_eq!((again.status, &again.body), (201, &made.body));
+        api.get(&own).await.is_problem(404, "not-found");
+    }
+}
+
+#[tokio::test]
 async fn a_conversation_of_no_agent_is_refused() {
     let api = Api::start().await;
     let made = api.post("/v1/conversations", json!({"agent": "nobody"})).await;

@@ -175,6 +175,33 @@ async fn two_secrets_sign_while_one_is_rotated() {
 }
 
 #[tokio::test]
+async fn a_repeat_makes_no_other_secret_and_changes_nothing() {
+    let (api, receiver) = (Api::start().await, Receiver::start().await);
+    let body = |path: &str| json!({"url": receiver.url(path), "events": "all"});
+    let put = |key: &'static str, path: &str| api.keyed(key, "PUT", "/v1/webhooks/ops", body(path));
+    let stored = put("p", "/ok").await;
+    let again = put("p", "/ok").await;
+    assert_eq!((again.status, &again.body), (201, &stored.body));
+    put("p", "/fail").await.is_problem(422, "invalid-request");
+    let rotate = |body: Value| api.keyed("r", "POST", "/v1/webhooks/ops/rotate", body);
+    let rotated = rotate(json!({})).await;
+    assert_eq!(rotate(json!({})).await.body, rotated.body);
+    rotate(json!({"overlap": "1h"})).await.is_problem(422, "invalid-request");
+    let tested = api.send(api.request("POST", "/v1/webhooks/ops/test")).await;
+    assert_eq!((tested.status, &tested.body["delivered"]), (200, &json!(true)));
+    let request = receiver.nth("/ok", 0).await;
+    request.verify(stored.body["secret"].as_str().unwrap());
+    request.verify(rotated.body["secret"].as_str().unwrap());
+    assert_eq!(put("q", "/fail").await.status, 200);
+    assert_eq!(put("p", "/ok").await.body, stored.body, "a late repeat takes nothing back");
+    assert!(api.get("/v1/webhooks/ops").await.body["url"].as_str().unwrap().ends_with("/fail"));
+    for _ in 0..2 {
+        let deleted = api.keyed("d", "DELETE", "/v1/webhooks/ops", Value::Null).await;
+        assert_eq!(deleted.status, 204, "{deleted:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_deleted_webhook_is_told_nothing_more() {
     let (api, receiver) = (Api::start().await, Receiver::start().await);
     put(&api, "ops", &receiver.url("/fail"), json!({})).await;

@@ -12,7 +12,7 @@ use super::tasks::{Progress, Task};
 use super::{Request, push_not_supported};
 use crate::access::Allowed;
 use crate::access::permission::Send;
-use crate::http::conversations;
+use crate::http::creation;
 use crate::http::extract::{canonical, fingerprint};
 use crate::http::messages::{self, BusyPolicy, NewMessage};
 use crate::problem::Problem;
@@ -109,7 +109,7 @@ impl Request<'_> {
             fingerprint: digest,
             field: "message.messageId".into(),
         };
-        conversations::reserved(self.api, id, &[key]).await
+        creation::reserved(self.api, id, &[key]).await
     }
 
     /// Gives the answers in a message to a task.

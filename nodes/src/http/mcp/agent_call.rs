@@ -18,7 +18,7 @@ use super::follow::{CallOutcome, MAX_WAIT, Patience, follow};
 use super::tasks;
 use crate::access::Allowed;
 use crate::access::permission::{Read, Send};
-use crate::http::conversations::reserved;
+use crate::http::creation::reserved;
 use crate::http::extract;
 use crate::http::messages::{self, BusyPolicy, NewMessage};
 use crate::http::protocol_requests::{conversation, newest_turns};

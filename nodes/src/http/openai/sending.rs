@@ -16,7 +16,7 @@ use crate::access::Allowed;
 use crate::access::permission::Send;
 use crate::http::extract::{self, Idempotency};
 use crate::http::messages::{self, BusyPolicy, NewMessage};
-use crate::http::{Api, conversations};
+use crate::http::{Api, creation};
 use crate::problem::Problem;
 
 /// How long a repeat without an `Idempotency-Key` is recognised at least: clients send a request again
@@ -92,7 +92,7 @@ impl Target {
     ) -> Result<Self, Problem> {
         let id = allowed.new_conversation(&api.clock.id(prefix))?;
         let keys = idempotency.keys(allowed, fingerprint);
-        let id = conversations::reserved(api, id, &keys).await?;
+        let id = creation::reserved(api, id, &keys).await?;
         Ok(Self { id, keys, is_repeat: false })
     }
 

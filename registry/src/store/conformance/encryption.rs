@@ -81,7 +81,7 @@ fn secret_agent(revision: &str) -> StoredAgent {
 
 fn secret_webhook() -> Webhook {
     let mut secret = super::notices::webhook("signed");
-    secret.secrets = vec![WebhookSecret { secret: SECRET.to_owned(), until: None }];
+    secret.secrets = vec![WebhookSecret { secret: SECRET.to_owned(), until: None, made_by: None }];
     secret
 }
 
