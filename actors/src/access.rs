@@ -258,18 +258,25 @@ impl Answerer {
 
     /// Whether this open suspension of a conversation with these participants could be answered now.
     pub fn may_answer(&self, participants: &Participants, pending: &PendingCall) -> bool {
+        self.check(participants, pending).is_ok()
+    }
+
+    /// Like [`may_answer`](Self::may_answer), with the reason if it could not be answered.
+    pub fn check(
+        &self,
+        participants: &Participants,
+        pending: &PendingCall,
+    ) -> Result<(), AccessError> {
         let place = (&pending.call_id, pending.suspension, pending.kind);
-        let (Some(voter), Ok(())) =
-            (self.access.voter(self.at), self.access.check_answer(participants, None, place))
-        else {
-            return self.access.is_unrestricted();
+        self.access.check_answer(participants, None, place)?;
+        let (Some(voter), Some(policy)) = (self.access.voter(self.at), &pending.policy) else {
+            return Ok(());
         };
-        let Some(policy) = &pending.policy else { return true };
         let parties =
             Parties { requesters: &pending.requesters, owner: participants.owner.as_deref() };
         let subject = voter.subject();
         let has_voted = pending.votes.iter().flatten().any(|vote| vote.is_by(&subject));
-        policy.check(&voter, parties, has_voted).is_ok()
+        policy.check(&voter, parties, has_voted).map_err(AccessError::Approval)
     }
 }
 

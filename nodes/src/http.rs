@@ -3,6 +3,7 @@
 mod a2a;
 mod ag_ui;
 mod agents;
+mod answers;
 mod batch_resolutions;
 mod blob_list;
 pub(crate) mod blobs;

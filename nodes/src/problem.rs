@@ -205,6 +205,11 @@ impl Problem {
         Self { detail: format!("{at}.{}", self.detail), ..self }
     }
 
+    /// The problem of what is at this place in the body.
+    pub(crate) fn at(self, place: &str) -> Self {
+        Self { detail: format!("{place}: {}", self.detail), ..self }
+    }
+
     /// The status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         self.status

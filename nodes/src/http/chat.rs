@@ -15,12 +15,13 @@ use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::answers::{GivenAnswer, give};
 use super::conversations::agent_name;
 use super::extract::{self, Body, Idempotency, Path, Query};
 use super::messages::{self, BusyPolicy, NewMessage, Sent};
 use super::openapi::{AgentPath, ChatPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
-use super::protocol_requests::{cancel, conversation, newest_turns, resolve};
+use super::protocol_requests::{cancel, conversation, newest_turns};
 use super::rewind::begin_anew;
 use super::turn_stream::{TurnStream, answerable, find_in_turn};
 use crate::access::permission::{Cancel, ConversationPermission, Read, Send};
@@ -95,7 +96,8 @@ pub(super) async fn chat(
             let state = conversation(&api, &reader, &id, &agent).await?;
             let answers = answers(&page, &state.pending_calls(), &allowed.principal());
             if !answers.is_empty() {
-                resolve(&api, &allowed.with()?, &id, answers, keys).await?;
+                let answers = answers.into_iter().map(GivenAnswer::to_question).collect();
+                give(&api, &allowed.with()?, (&id, &state), answers, keys).await?;
             }
             let shown = |event: &Event| match &event.data {
                 EventData::AssistantMsg(assistant) => page.shows(&assistant.message.tool_calls),

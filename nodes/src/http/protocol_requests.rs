@@ -2,23 +2,19 @@
 
 use std::collections::VecDeque;
 
-use abide_actors::request::{
-    AnswerOutcome, IdempotencyKey, Reply, Request, RequestError, ResolveRequest, WithdrawRequest,
-};
-use abide_conversation::approval::VoteRefusal;
+use abide_actors::journal::ResponseScope;
+use abide_actors::request::{IdempotencyKey, Reply, Request, WithdrawRequest};
 use abide_conversation::branch::NewestFirst;
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, TurnId};
+use abide_conversation::{ConversationId, Scoped, Seq, State, TurnId};
 
 use super::Api;
 use super::conversations::unexpected;
 use super::extract::{Idempotency, fingerprint};
 use super::problem::Problem;
 use crate::access::Allowed;
-use crate::access::permission::{Answer, Cancel, ConversationPermission};
+use crate::access::permission::{Cancel, ConversationPermission};
 
-/// The most answers of one request.
-const MAX_ANSWERS: usize = 100;
 /// How many events are read at a time, to find messages among them.
 const EVENTS_PER_READ: usize = 200;
 /// The most events that the messages of a client are made of.
@@ -39,36 +35,19 @@ pub(super) async fn conversation<P: ConversationPermission>(
     }
 }
 
-/// Delivers answers, and returns the seq of the first event of one; `None` if all were late. An answer
-/// that is late, or that this caller gave before, is no error: what became of the call is told.
-pub(super) async fn resolve(
+/// Whether a request with one of these keys was carried out before.
+pub(super) async fn is_repeat(
     api: &Api,
-    allowed: &Allowed<Answer>,
     id: &Scoped<ConversationId>,
-    answers: Vec<ResolveRequest>,
-    keys: Vec<IdempotencyKey>,
-) -> Result<Option<Seq>, Problem> {
-    if answers.len() > MAX_ANSWERS {
-        return Err(Problem::field("messages", format!("has more than {MAX_ANSWERS} answers")));
-    }
-    let request = Request::ResolveAll(answers);
-    let outcomes = match api.conversations.deliver(allowed, id, request, keys).await? {
-        Reply::ResolvedAll { outcomes } => outcomes,
-        other => return Err(unexpected(&other)),
-    };
-    let mut first: Option<Seq> = None;
-    for outcome in outcomes {
-        match outcome {
-            AnswerOutcome::Resolved { seq } | AnswerOutcome::Recorded { seq, .. } => {
-                first = Some(first.map_or(seq, |first| first.min(seq)));
-            }
-            AnswerOutcome::Refused(RequestError::Rejected(
-                Rejection::CallNotOpen(_) | Rejection::VoteRefused(VoteRefusal::Voted),
-            )) => {}
-            AnswerOutcome::Refused(error) => return Err(error.into()),
+    keys: &[IdempotencyKey],
+) -> Result<bool, Problem> {
+    let (scope, now) = (ResponseScope::Conversation(id.clone()), api.clock.now());
+    for key in keys {
+        if api.store.stored_response(&scope, &key.key, now).await?.is_some() {
+            return Ok(true);
         }
     }
-    Ok(first)
+    Ok(false)
 }
 
 /// Cancels the open turn of a conversation of this agent. Returns whether one was open.

@@ -114,6 +114,31 @@ async fn an_approval_interrupts_the_run_and_its_answer_resumes_it() {
 }
 
 #[tokio::test]
+async fn a_wrong_answer_refuses_the_good_one_beside_it() {
+    let api = Api::start().await;
+    let asked = run(&api, &input("c", says("m", "Do everything"))).await;
+    let is_mail = |it: &Value| it["metadata"]["abide"]["args"]["to"].is_string();
+    let (mails, seats): (Vec<Value>, Vec<Value>) =
+        interrupts(&asked).into_iter().partition(is_mail);
+    let ([mail], [seat]) = (&mails[..], &seats[..]) else { panic!("{asked:#?}") };
+    let answers = |value: &str| {
+        let approval = json!({"interruptId": mail["id"], "status": "resolved",
+            "payload": {"approved": true}});
+        let result = json!({"interruptId": seat["id"], "status": "resolved", "payload": value});
+        resume("c", json!([approval, result]))
+    };
+    let refused = run(&api, &answers("roof")).await;
+    let error = refused.last().unwrap();
+    assert_eq!(error["code"], "invalid_resume", "{error}");
+    let why = error["message"].as_str().unwrap();
+    assert!(why.starts_with(seat["id"].as_str().unwrap()), "{why}");
+    let pending = api.get("/v1/conversations/c").await.body["pending"].clone();
+    assert_eq!(pending.as_array().unwrap().len(), 2, "nothing is done");
+    let done = run(&api, &answers("aisle")).await;
+    assert!(text(&done).contains("Done with everything."), "{done:#?}");
+}
+
+#[tokio::test]
 async fn a_request_that_is_wrong_names_its_field_and_creates_nothing() {
     let api = Api::start().await;
     let with = |member: &str, value: Value| {

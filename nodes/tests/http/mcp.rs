@@ -192,9 +192,11 @@ async fn several_questions_are_asked_at_once_and_answered_one_by_one() {
     };
     let approval = requests.iter().find(|(_, it)| is_approval(it)).unwrap().0;
     let question = requests.iter().find(|(_, it)| !is_approval(it)).unwrap().0;
-    // An answer that breaks the schema leaves the call open, as does one with another form.
+    // An answer that breaks the schema leaves the calls open, as does one with another form.
+    let yes = accept(json!({"approved": true}));
     for (wrong, field) in [
-        (json!({question: accept(json!({"answer": "roof"}))}), "result"),
+        (json!({question: accept(json!({"answer": "roof"}))}), "content"),
+        (json!({approval: yes, question: accept(json!({"answer": "roof"}))}), question.as_str()),
         (json!({question: accept(json!("aisle"))}), "content"),
         (json!({question: {"action": "maybe"}}), "action"),
         (json!({approval: accept(json!({"approved": "yes"}))}), "content.approved"),

@@ -78,6 +78,34 @@ async fn the_clients_tools_are_called_and_answered() {
 }
 
 #[tokio::test]
+async fn a_wrong_result_refuses_the_good_one_beside_it() {
+    let api = Api::start().await;
+    let calls = json!([{"calls": [{"name": "x", "args": {}}, {"name": "y", "args": {}}]}]);
+    let tool = |name: &str| {
+        json!({"name": name, "description": name, "executor": "human",
+            "result_schema": {"type": "string", "enum": ["yes", "no"]}})
+    };
+    let model = json!({"provider": "scripted", "script": calls});
+    api.put("/v1/agents/asks", json!({"model": model, "tools": [tool("x"), tool("y")]})).await;
+    let function = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let more = json!({"model": "asks", "tools": [function("x"), function("y")]});
+    let asked = ask(&api, "c", &[user("go")], more.clone()).await;
+    let said = asked.body["choices"][0]["message"].clone();
+    let result = |index: usize, content: &str| {
+        let id = &said["tool_calls"][index]["id"];
+        json!({"role": "tool", "tool_call_id": id, "content": content})
+    };
+    let results = |second: &str| [user("go"), said.clone(), result(0, "yes"), result(1, second)];
+    let refused = ask(&api, "c", &results("maybe"), more.clone()).await;
+    let error = refused.is_openai_error(400, "invalid_request");
+    assert_eq!(error["param"], "messages[3].content", "{error}");
+    let pending = api.get("/v1/conversations/c").await.body["pending"].clone();
+    assert_eq!(pending.as_array().unwrap().len(), 2, "nothing is done");
+    let given = ask(&api, "c", &results("no"), more).await;
+    assert_eq!(content(&given), "Done.", "{given:?}");
+}
+
+#[tokio::test]
 async fn what_a_chat_cannot_ask_is_said_and_the_next_message_supersedes_it() {
     let api = Api::start().await;
     let waiting = ask(&api, "c", &[user("Write a mail")], json!({})).await;

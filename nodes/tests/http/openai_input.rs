@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::access::{GuardedApi, key_line};
 use crate::api::{Api, DEADLINE};
 use crate::openai::{RESPONSES, events, items, says};
 
@@ -153,6 +154,53 @@ async fn a_request_that_is_sent_again_says_nothing_twice() {
     assert_eq!(keyed().await, keyed().await, "also where the conversation is new");
     let free = async || api.post(RESPONSES, hello.clone()).await.body["id"].clone();
     assert_ne!(free().await, free().await, "two people may say the same");
+}
+
+#[tokio::test]
+async fn a_wrong_answer_refuses_the_good_one_beside_it() {
+    let api = Api::start().await;
+    let asked = api.post(RESPONSES, says("c", json!("Do everything"))).await.body;
+    let approval = items(&asked, "mcp_approval_request").remove(0);
+    let question = items(&asked, "function_call").remove(0);
+    let answers = |seat: &str| {
+        let approval = json!({"type": "mcp_approval_response", "approve": true,
+            "approval_request_id": approval["id"]});
+        let seat = json!({"type": "function_call_output", "call_id": question["call_id"],
+            "output": seat});
+        says("c", json!([approval, seat]))
+    };
+    let before = journal(&api, "c").await;
+    let refused = api.post(RESPONSES, answers("middle")).await;
+    let error = refused.is_openai_error(400, "invalid_request");
+    assert_eq!(error["param"], "input[1].output", "{error}");
+    assert_eq!(journal(&api, "c").await, before, "nothing is done");
+    let given = api.post(RESPONSES, answers("aisle")).await;
+    assert_eq!((given.status, items(&given.body, "mcp_call").len()), (200, 1), "{given:?}");
+    let again = api.post(RESPONSES, answers("aisle")).await;
+    assert_eq!((again.status, &again.body), (200, &given.body), "a repeat gets the same");
+    assert_eq!(count(&api, "c", "resolution").await, 2);
+}
+
+#[tokio::test]
+async fn a_forbidden_answer_refuses_the_good_one_beside_it() {
+    let keys = json!([key_line("ada", &["user"]), key_line("ann", &["approver"])]);
+    let guarded = GuardedApi::start(&json!({"keys": keys})).await;
+    let send = async |input: Value| guarded.send("ada", "POST", RESPONSES, says("c", input)).await;
+    let asked = send(json!("Do everything")).await.body;
+    let question = items(&asked, "function_call").remove(0);
+    let seat = json!({"type": "function_call_output", "call_id": question["call_id"],
+        "output": "aisle"});
+    let approval = json!({"type": "mcp_approval_response", "approve": true,
+        "approval_request_id": "mcpr_call_1_1.1"});
+    let journal = async || guarded.get("ada", "/v1/conversations/c/journal?limit=1000").await.body;
+    let before = journal().await;
+    let refused = send(json!([seat, approval])).await;
+    let error = refused.is_openai_error(403, "approval_forbidden");
+    assert!(error["message"].as_str().unwrap().starts_with("input[1]: "), "{error}");
+    assert_eq!(journal().await, before, "nothing is done");
+    let mut alone = says("c", json!([seat]));
+    alone["background"] = json!(true);
+    assert_eq!(guarded.send("ada", "POST", RESPONSES, alone).await.status, 200);
 }
 
 #[tokio::test]

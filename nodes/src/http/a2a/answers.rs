@@ -2,33 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use abide_actors::expressions::schema::Schema;
 use abide_actors::journal::ResponseScope;
 use abide_actors::request::{IdempotencyKey, ResolveRequest};
 use abide_conversation::State;
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{Event, EventData, SuspensionKind};
-use abide_conversation::state::PendingCall;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Request;
 use super::tasks::Task;
 use crate::access::Allowed;
 use crate::access::permission::Answer;
-use crate::http::extract::{canonical, compiled, deserialize, fingerprint};
-use crate::http::protocol_requests::resolve;
+use crate::http::answers::{GivenAnswer, give, is_for};
+use crate::http::extract::{canonical, deserialize, fingerprint};
 use crate::http::resolutions::AnswerToCall;
-use crate::http::turn_stream::{answerable, find_in_turn};
-use crate::problem::{Kind, Problem};
+use crate::http::turn_stream::find_in_turn;
+use crate::problem::Problem;
 use crate::protocols::a2a::parts::Part;
 use crate::protocols::a2a::rpc::RpcError;
-use crate::protocols::feed::Answerable;
-
-/// An answer, and where it stands in the message.
-struct GivenAnswer {
-    at: String,
-    request: ResolveRequest,
-}
 
 impl Request<'_> {
     /// The key by which a repeat of a message with answers is recognised.
@@ -69,25 +60,18 @@ impl Request<'_> {
         let answerer: Allowed<Answer> = self.allowed.with()?;
         let open = state.pending_calls();
         let given = self.given_answers(parts, !open.is_empty())?;
-        let is_single = given.len() == 1;
-        let may = answerable(&answerer.access(), state, self.api.clock.now());
-        let mut requests = Vec::with_capacity(given.len());
-        for GivenAnswer { at, request } in given {
-            let Some(pending) = open.iter().find(|pending| is_for(&request, pending)) else {
-                self.check_late(task, &at, &request).await?;
+        let mut answers = Vec::with_capacity(given.len());
+        for given in given {
+            let GivenAnswer { at, request, .. } = &given;
+            let Some(pending) = open.iter().find(|pending| is_for(request, pending)) else {
+                self.check_late(task, at, request).await?;
                 continue;
             };
-            check_kind(&at, &request.answer, pending.kind)?;
-            // The conversation knows the exact reason, but judges each of several by itself.
-            if !is_single && !may_answer(&may, pending) {
-                let why = format!("{at}: the caller may not answer this call");
-                return Err(Problem::new(Kind::ApprovalForbidden, why));
-            }
-            check_schema(&at, &request.answer, pending).await?;
-            requests.push(request);
+            check_kind(at, &request.answer, pending.kind)?;
+            answers.push(given);
         }
-        if !requests.is_empty() {
-            resolve(self.api, &answerer, &task.id, requests, vec![key]).await?;
+        if !answers.is_empty() {
+            give(self.api, &answerer, (&task.id, state), answers, vec![key]).await?;
         }
         Ok(())
     }
@@ -123,7 +107,13 @@ impl Request<'_> {
             if !calls.insert(request.call.clone()) {
                 return Err(Problem::field(&at, "answers a call that has an answer before this"));
             }
-            given.push(GivenAnswer { at, request });
+            let value_at = match &request.answer {
+                ResolutionAnswer::Approval { .. } => format!("{at}.args"),
+                ResolutionAnswer::Result(_)
+                | ResolutionAnswer::Error(_)
+                | ResolutionAnswer::Retry => format!("{at}.result"),
+            };
+            given.push(GivenAnswer { at, value_at, request });
         }
         Ok(given)
     }
@@ -151,18 +141,6 @@ impl Request<'_> {
     }
 }
 
-fn is_for(request: &ResolveRequest, pending: &PendingCall) -> bool {
-    let is_numbered = request.suspension.is_none_or(|number| number == pending.suspension);
-    request.call == pending.call_id && is_numbered
-}
-
-fn may_answer(may: &Answerable, pending: &PendingCall) -> bool {
-    match may {
-        Answerable::All => true,
-        Answerable::Only(calls) => calls.contains(&(pending.call_id.clone(), pending.suspension)),
-    }
-}
-
 fn check_kind(at: &str, answer: &ResolutionAnswer, kind: SuspensionKind) -> Result<(), Problem> {
     match (answer, kind) {
         (ResolutionAnswer::Approval { .. }, SuspensionKind::Approval)
@@ -179,26 +157,4 @@ fn check_kind(at: &str, answer: &ResolutionAnswer, kind: SuspensionKind) -> Resu
             Err(Problem::field(&format!("{at}.result"), why))
         }
     }
-}
-
-/// Checks an answer before any of its message is given.
-async fn check_schema(
-    at: &str,
-    answer: &ResolutionAnswer,
-    pending: &PendingCall,
-) -> Result<(), Problem> {
-    let Some(schema) = pending.answer_schema.as_ref() else { return Ok(()) };
-    let schema = schema.to_value();
-    let (field, value) = match answer {
-        ResolutionAnswer::Result(result) => ("result", result.clone()),
-        ResolutionAnswer::Approval { args: Some(args), .. } => {
-            ("args", json!({"approved": true, "args": args}))
-        }
-        ResolutionAnswer::Approval { args: None, .. }
-        | ResolutionAnswer::Error(_)
-        | ResolutionAnswer::Retry => return Ok(()),
-    };
-    let check = move || Schema::compile(&schema).and_then(|schema| schema.check(&value));
-    let checked = compiled(check).await?;
-    checked.map_err(|why| Problem::field(&format!("{at}.{field}"), why))
 }

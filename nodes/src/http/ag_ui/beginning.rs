@@ -13,8 +13,9 @@ use super::response::RunStream;
 use crate::access::permission::{Answer, Read, Send};
 use crate::access::{Allowed, StreamPermit};
 use crate::http::Api;
+use crate::http::answers::{GivenAnswer, give};
 use crate::http::problem::Problem;
-use crate::http::protocol_requests::{conversation, resolve};
+use crate::http::protocol_requests::conversation;
 use crate::http::turn_stream::{TurnStream, find_in_turn};
 use crate::protocols::ag_ui::decode::Run;
 use crate::protocols::ag_ui::encoder::RunEncoder;
@@ -120,7 +121,7 @@ impl<'a> Beginning<'a> {
                        forwardedProps.abide.if_busy to queue or interrupt";
             return Ok(Telling::Refusal("interrupts_pending", why.to_owned()));
         }
-        let answered = match self.answer(allowed, answers.requests, keys.clone()).await {
+        let answered = match self.answer(allowed, state, answers.requests, keys.clone()).await {
             Ok(answered) => answered,
             Err(problem) if problem.status() == StatusCode::UNPROCESSABLE_ENTITY => {
                 return Ok(Telling::Refusal("invalid_resume", problem.detail().to_owned()));
@@ -157,14 +158,14 @@ impl<'a> Beginning<'a> {
     async fn answer(
         &self,
         allowed: &Allowed<Send>,
+        state: Option<&State>,
         requests: Vec<ResolveRequest>,
         keys: Vec<IdempotencyKey>,
     ) -> Result<Option<Seq>, Problem> {
-        if requests.is_empty() {
-            return Ok(None);
-        }
+        let Some(state) = state.filter(|_| !requests.is_empty()) else { return Ok(None) };
         let allowed = allowed.with::<Answer>()?;
-        resolve(self.api, &allowed, &self.id, requests, keys).await
+        let answers = requests.into_iter().map(GivenAnswer::to_question).collect();
+        Ok(give(self.api, &allowed, (&self.id, state), answers, keys).await?.first)
     }
 
     /// What is told after answers without a message.

@@ -8,7 +8,8 @@ use super::call_state::CallState;
 use super::call_turn::CallTurn;
 use super::caller::{CallError, Caller};
 use crate::access::permission::{Answer, Read};
-use crate::http::protocol_requests::{conversation, resolve};
+use crate::http::answers::{GivenAnswer, give};
+use crate::http::protocol_requests::conversation;
 use crate::problem::Problem;
 use crate::protocols::feed::parse_suspension_id;
 
@@ -32,12 +33,13 @@ pub(super) async fn deliver(
         let answer = question.answer(response);
         let answer =
             answer.map_err(|(field, why)| Problem::field(&format!("{name}.{field}"), why))?;
-        let suspension = Some(suspension);
-        answers.push(ResolveRequest { call, suspension, by: by.clone(), answer, remember: None });
+        let (suspension, by) = (Some(suspension), by.clone());
+        let request = ResolveRequest { call, suspension, by, answer, remember: None };
+        answers.push(GivenAnswer { value_at: format!("{name}.content"), at: name, request });
     }
     let reader = caller.allowed.with::<Read>()?;
     let id = reader.conversation(state.conversation.as_str())?;
-    conversation(api, &reader, &id, agent.as_str()).await?;
+    let now = conversation(api, &reader, &id, agent.as_str()).await?;
     // A conversation that was deleted and made anew is another.
     let began = api.store.events(&id, state.from.saturating_sub(1), 1).await;
     let began = began.map_err(Problem::from)?.into_iter().next();
@@ -45,7 +47,8 @@ pub(super) async fn deliver(
         return Err(CallError::parameter("requestState", "is of a turn that does not exist"));
     }
     if !answers.is_empty() {
-        resolve(api, &caller.allowed.with::<Answer>()?, &id, answers, Vec::new()).await?;
+        let answerer = caller.allowed.with::<Answer>()?;
+        give(api, &answerer, (&id, &now), answers, Vec::new()).await?;
     }
     Ok(CallTurn { id, turn: state.turn, from: state.from })
 }

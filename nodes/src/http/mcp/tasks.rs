@@ -19,8 +19,9 @@ use super::call_turn::CallTurn;
 use super::caller::{CallError, Caller, Tools};
 use super::follow::{CallOutcome, Patience, follow};
 use crate::access::permission::{Answer, Cancel, Read};
+use crate::http::answers::{GivenAnswer, give};
 use crate::http::extract::fingerprint;
-use crate::http::protocol_requests::{cancel_turn, resolve};
+use crate::http::protocol_requests::cancel_turn;
 use crate::http::turn_stream::{TurnStream, find_in_turn};
 use crate::problem::Problem;
 use crate::protocols::feed::{Feed, parse_suspension_id};
@@ -99,12 +100,14 @@ pub(super) async fn update(
         let answer = question.answer(response);
         let answer =
             answer.map_err(|(field, why)| CallError::parameter(&format!("{name}.{field}"), why))?;
-        let suspension = Some(suspension);
-        answers.push(ResolveRequest { call, suspension, by: by.clone(), answer, remember: None });
+        let (suspension, by) = (Some(suspension), by.clone());
+        let request = ResolveRequest { call, suspension, by, answer, remember: None };
+        answers.push(GivenAnswer { value_at: format!("{name}.content"), at: name, request });
     }
     if !answers.is_empty() {
         let answerer = caller.allowed.with::<Answer>()?;
-        resolve(&caller.api, &answerer, &found.turn.id, answers, Vec::new()).await?;
+        let of = (&found.turn.id, &found.state);
+        give(&caller.api, &answerer, of, answers, Vec::new()).await?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ pub(super) enum Input {
         /// What the client says was said before.
         background: Option<Value>,
     },
-    Answers(Vec<GivenAnswer>),
+    Answers(Vec<InputAnswer>),
 }
 
 impl Input {
@@ -31,8 +31,10 @@ impl Input {
 
 /// An answer to a call, and where it stands in the request.
 #[derive(Debug, PartialEq)]
-pub(super) struct GivenAnswer {
+pub(super) struct InputAnswer {
     pub(super) at: String,
+    /// The place of its value.
+    pub(super) value_at: String,
     pub(super) answer: AnswerToCall,
 }
 
@@ -99,22 +101,24 @@ fn text_field(at: &str, item: &Value, field: &str) -> Result<String, Problem> {
     text.map(str::to_owned).ok_or_else(missing)
 }
 
-fn tool_message(at: String, item: &Value) -> Result<GivenAnswer, Problem> {
+fn tool_message(at: String, item: &Value) -> Result<InputAnswer, Problem> {
     let call_id = text_field(&at, item, "tool_call_id")?;
     let result = history::result(&item["content"]);
-    Ok(GivenAnswer { at, answer: AnswerToCall::Result { call_id, result } })
+    let value_at = format!("{at}.content");
+    Ok(InputAnswer { at, value_at, answer: AnswerToCall::Result { call_id, result } })
 }
 
-fn function_output(at: String, item: &Value) -> Result<GivenAnswer, Problem> {
+fn function_output(at: String, item: &Value) -> Result<InputAnswer, Problem> {
     let call_id = text_field(&at, item, "call_id")?;
     if item.get("output").is_none() {
         return Err(Problem::field(&format!("{at}.output"), "is missing"));
     }
     let result = history::result(&item["output"]);
-    Ok(GivenAnswer { at, answer: AnswerToCall::Result { call_id, result } })
+    let value_at = format!("{at}.output");
+    Ok(InputAnswer { at, value_at, answer: AnswerToCall::Result { call_id, result } })
 }
 
-fn approval(at: String, item: &Value) -> Result<GivenAnswer, Problem> {
+fn approval(at: String, item: &Value) -> Result<InputAnswer, Problem> {
     let field = |name: &str, why: &str| Problem::field(&format!("{at}.{name}"), why);
     let id = text_field(&at, item, "approval_request_id")?;
     let place = parse_approval_id(&id);
@@ -123,7 +127,9 @@ fn approval(at: String, item: &Value) -> Result<GivenAnswer, Problem> {
     let approve = item["approve"].as_bool();
     let approve = approve.ok_or_else(|| field("approve", "must be true or false"))?;
     let reason = item["reason"].as_str().map(str::to_owned);
-    Ok(GivenAnswer { at, answer: AnswerToCall::Approval { call, suspension, approve, reason } })
+    let value_at = format!("{at}.approve");
+    let answer = AnswerToCall::Approval { call, suspension, approve, reason };
+    Ok(InputAnswer { at, value_at, answer })
 }
 
 /// The blocks of a user's message, which is text or a list of parts.

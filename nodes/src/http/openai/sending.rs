@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use abide_actors::journal::ResponseScope;
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Scoped, Seq};
@@ -16,6 +15,7 @@ use crate::access::Allowed;
 use crate::access::permission::Send;
 use crate::http::extract::{self, Idempotency};
 use crate::http::messages::{self, BusyPolicy, NewMessage};
+use crate::http::protocol_requests::is_repeat;
 use crate::http::{Api, creation};
 use crate::problem::Problem;
 
@@ -74,11 +74,7 @@ impl Target {
         } else {
             keys_of_body(api, allowed, body)
         };
-        let (scope, now) = (ResponseScope::Conversation(id.clone()), api.clock.now());
-        let mut is_repeat = false;
-        for key in &keys {
-            is_repeat |= api.store.stored_response(&scope, &key.key, now).await?.is_some();
-        }
+        let is_repeat = is_repeat(api, &id, &keys).await?;
         Ok(Self { id, keys, is_repeat })
     }
 

@@ -66,7 +66,8 @@ fn answers_name_their_calls() {
         reason: Some("no".to_owned()),
     };
     let result = AnswerToCall::Result { call_id: "b".to_owned(), result: json!({"x": 1}) };
-    assert_eq!(given[0], GivenAnswer { at: "input[2]".to_owned(), answer: approval });
+    let (at, value_at) = ("input[2]".to_owned(), "input[2].approve".to_owned());
+    assert_eq!(given[0], InputAnswer { at, value_at, answer: approval });
     assert_eq!(given[1].answer, result);
 }
 
