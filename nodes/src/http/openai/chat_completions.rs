@@ -203,6 +203,7 @@ async fn respond(
         inbox,
         waits,
         with_usage,
+        streams,
     };
     let encoder = ChatChunks::new(ChatEncoder::new(head, segment.is_primed));
     if streams {

@@ -1,5 +1,6 @@
 //! Encodes the items of a turn as chat completions, streamed or whole: a pure fold.
 
+mod streamed_text;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -10,12 +11,17 @@ use std::sync::Arc;
 use abide_conversation::event::{SuspensionKind, TurnEnded, TurnOutcome};
 use abide_conversation::message::StopReason;
 use abide_conversation::usage::Usage;
-use abide_conversation::{AgentName, MessageId, Seq, Timestamp, TurnId};
+use abide_conversation::{AgentName, Seq, Timestamp, TurnId};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::items::answer_id;
-use crate::protocols::feed::{Item, MessageItem, SuspendedCall};
+use crate::protocols::feed::{Item, MessageItem, Piece, SuspendedCall};
+use streamed_text::{OtherText, StreamedText};
+
+/// Why a stream ends whose client has text of a message that another node has begun anew.
+const BEGUN_ANEW: &str = "the node that wrote the message has died, and another writes it anew in \
+    other words: the text so far is void";
 
 /// What a completion is of, and what its client can do.
 #[derive(Clone, Debug)]
@@ -33,13 +39,16 @@ pub struct ChatHead {
     pub waits: bool,
     /// Whether the last chunk has the usage.
     pub with_usage: bool,
+    /// Whether the client reads the chunks as they come, so that none can be taken back.
+    pub streams: bool,
 }
 
 /// How a completion ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatEnd {
     Finished,
-    /// The turn failed, was halted or was cancelled, for this reason.
+    /// The turn failed, was halted or was cancelled, or its text cannot be told in a stream, for this
+    /// reason.
     Failed {
         code: &'static str,
         reason: String,
@@ -86,8 +95,7 @@ pub struct ChatEncoder {
     id: Arc<str>,
     head: ChatHead,
     has_begun: bool,
-    /// The message whose text was told last.
-    last_message: Option<MessageId>,
+    streamed: StreamedText,
     /// The texts of the messages that are complete.
     texts: Vec<String>,
     thinking: String,
@@ -105,7 +113,7 @@ impl ChatEncoder {
             id: format!("chatcmpl-{}.{}", head.from, head.turn).into(),
             head,
             has_begun: !is_primed,
-            last_message: None,
+            streamed: StreamedText::default(),
             texts: Vec::new(),
             thinking: String::new(),
             tool_calls: Vec::new(),
@@ -191,13 +199,14 @@ impl ChatEncoder {
                 let reasoning_content = Some(piece.text.clone());
                 self.push(ChatDelta { reasoning_content, ..ChatDelta::default() });
             }
-            Item::Text(piece) => self.text(&piece.message, &piece.text),
+            Item::Text(piece) => self.text(piece),
             Item::Message(message) => self.message(message),
             Item::Rest(pending) => self.rest(pending),
             Item::End(ended) => self.turn_ended(ended),
+            Item::Restarted { message } if self.head.streams => self.streamed.begin_anew(message),
+            Item::Refused { .. } => self.streamed.refuse(),
             // The protocol cannot take text back, and shows nothing of the server's calls.
-            Item::Refused { .. }
-            | Item::Restarted { .. }
+            Item::Restarted { .. }
             | Item::Started { .. }
             | Item::Steered(_)
             | Item::CallStarted(_)
@@ -211,14 +220,23 @@ impl ChatEncoder {
         }
     }
 
-    fn text(&mut self, message: &MessageId, text: &str) {
-        let is_other = self.last_message.as_ref().is_some_and(|last| last != message);
-        let blank_line = if is_other { "\n\n" } else { "" };
-        self.last_message = Some(message.clone());
-        self.push_content(format!("{blank_line}{text}"));
+    fn text(&mut self, piece: &Piece) {
+        match self.streamed.add(&piece.message, &piece.text) {
+            Ok(new) if new.is_empty() => {}
+            Ok(new) => self.push_content(new),
+            Err(OtherText) => self.break_off(),
+        }
+    }
+
+    /// Ends a stream whose client has text that is void. The turn goes on without it.
+    fn break_off(&mut self) {
+        self.end = Some(ChatEnd::Failed { code: "unavailable", reason: BEGUN_ANEW.to_owned() });
     }
 
     fn message(&mut self, message: &MessageItem) {
+        if self.streamed.end() == Err(OtherText) {
+            return self.break_off();
+        }
         let assistant = &message.assistant;
         self.usage += assistant.usage.unwrap_or_default();
         let reasoning = assistant.message.content.iter().filter(|it| it["type"] == "reasoning");
@@ -253,7 +271,7 @@ impl ChatEncoder {
         });
         let questions: Vec<String> = questions.collect();
         let text = format!("[waiting] {} ({})", questions.join(" · "), self.head.inbox);
-        let blank_line = if self.last_message.is_some() { "\n\n" } else { "" };
+        let blank_line = if self.streamed.has_begun() { "\n\n" } else { "" };
         self.push_content(format!("{blank_line}{text}"));
         self.texts.push(text);
         self.finish = "stop";

@@ -1,6 +1,8 @@
 //! What completions consist of.
 
+use abide_actors::live::{Delta, Signal};
 use abide_conversation::event::Event;
+use abide_conversation::{MessageId, Step};
 
 use super::*;
 use crate::protocols::feed::sample_events::{ended, journal, message, started, suspended};
@@ -16,6 +18,7 @@ fn encoder(waits: bool) -> ChatEncoder {
         inbox: "http://abide/console/".to_owned(),
         waits,
         with_usage: true,
+        streams: true,
     };
     ChatEncoder::new(head, false)
 }
@@ -48,6 +51,88 @@ fn messages_of_later_steps_follow_a_blank_line() {
     assert_eq!(completion["choices"][0]["finish_reason"], "stop");
     let last = json!(encoder.finish());
     assert_eq!((last.as_array().unwrap().len(), &last[1]["choices"]), (2, &json!([])));
+}
+
+/// The content of a completion in whose second step a node dies. It has written the message `n`, and the
+/// next nodes write these, of which the last is journalled.
+fn content_after_deaths(
+    encoder: &mut ChatEncoder,
+    text: &str,
+    anew: &[(&'static str, &[&str])],
+) -> String {
+    let (last, pieces) = anew.last().unwrap();
+    let whole = pieces.concat();
+    let events =
+        [started(), message("m", 1, "one", &["x"]), message(last, 2, &whole, &[]), ended()];
+    let events = journal(&events);
+    let mut feed = Feed::new(TurnId::new("t"), Seq::ZERO);
+    let mut items: Vec<Item> = Vec::new();
+    for event in &events[..2] {
+        items.extend(feed.event(event, &Answerable::All));
+    }
+    items.extend(feed.catch_up(&Answerable::All));
+    for (id, pieces) in [("n", &[text][..])].iter().chain(anew) {
+        for (number, piece) in (1..).zip(*pieces) {
+            let delta = Delta {
+                turn: TurnId::new("t"),
+                step: Step::new(2),
+                message: MessageId::new(*id),
+                text: (*piece).to_owned(),
+                delta_seq: number,
+            };
+            items.extend(feed.signal(&Signal::Text(delta)));
+        }
+    }
+    for event in &events[2..] {
+        items.extend(feed.event(event, &Answerable::All));
+    }
+    let chunks = items.iter().flat_map(|item| encoder.item(None, item)).collect::<Vec<_>>();
+    let content = |chunk: &ChatChunk| chunk.choices[0].delta.content.clone();
+    chunks.iter().filter_map(content).collect()
+}
+
+#[test]
+fn a_message_that_is_begun_anew_in_the_same_words_goes_on_where_it_was() {
+    let same: [&[(&'static str, &[&str])]; 5] = [
+        &[("o", &["two three four"])],
+        &[("o", &["two", " th", "ree four"])],
+        &[("o", &["two thr", "ee", " four"])],
+        &[("o", &["two "]), ("p", &["two three four"])],
+        &[("o", &["two three fo"]), ("p", &["two three four"])],
+    ];
+    for anew in same {
+        let mut encoder = encoder(false);
+        let content = content_after_deaths(&mut encoder, "two thr", anew);
+        assert_eq!(content, "one\n\ntwo three four", "{anew:?}");
+        assert_eq!(encoder.end(), Some(&ChatEnd::Finished), "{anew:?}");
+    }
+}
+
+#[test]
+fn a_stream_whose_text_became_void_ends_with_an_error() {
+    let other: [&[(&'static str, &[&str])]; 4] = [
+        &[("o", &["two four"])],
+        &[("o", &["Three"])],
+        // Shorter than what the client has.
+        &[("o", &["two"])],
+        &[("o", &["two three"]), ("p", &["two thousand"])],
+    ];
+    for anew in other {
+        let mut encoder = encoder(false);
+        content_after_deaths(&mut encoder, "two three", anew);
+        let Some(ChatEnd::Failed { code, .. }) = encoder.end() else { panic!("{anew:?}") };
+        assert_eq!(*code, "unavailable");
+    }
+}
+
+#[test]
+fn a_completion_that_is_no_stream_has_only_what_was_journalled() {
+    let mut encoder = encoder(false);
+    encoder.head.streams = false;
+    content_after_deaths(&mut encoder, "two three", &[("o", &["two four"])]);
+    assert_eq!(encoder.end(), Some(&ChatEnd::Finished));
+    let completion = encoder.completion();
+    assert_eq!(completion["choices"][0]["message"]["content"], "one\n\ntwo four");
 }
 
 #[test]
