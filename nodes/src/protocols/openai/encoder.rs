@@ -168,7 +168,8 @@ impl ResponseEncoder {
                     self.server_call(done);
                 }
             }
-            Item::Refused { message, .. } | Item::Restarted { message } => self.void(message),
+            Item::Refused { message, .. } => self.void(message),
+            Item::Restarted { message } => self.begin_anew(message),
             Item::Rest(pending) => self.rest(pending),
             Item::End(ended) => self.end(ended),
             // It is no output.
@@ -194,10 +195,21 @@ impl ResponseEncoder {
 
     /// Takes back what was told of a message.
     fn void(&mut self, message: &MessageId) {
-        if self.message.as_ref().is_some_and(|open| open.id == *message) {
+        if self.writes(message) {
             self.close_message(None);
-            self.numbers.leave();
         }
+    }
+
+    /// Takes back what was told of a message, which is begun anew after the same event.
+    fn begin_anew(&mut self, message: &MessageId) {
+        if self.writes(message) {
+            self.numbers.begin_anew();
+            self.close_message(None);
+        }
+    }
+
+    fn writes(&self, message: &MessageId) -> bool {
+        self.message.as_ref().is_some_and(|open| open.id == *message)
     }
 
     /// Ends the response, if its caller may answer one of the calls.

@@ -50,7 +50,10 @@ impl ResponseEncoder {
         if self.message.as_ref().is_some_and(|open| open.id != *id) {
             self.close_message(None);
         }
-        self.message.get_or_insert_with(|| OpenMessage::new(id.clone()));
+        if self.message.is_none() {
+            self.numbers.begin_message(self.after);
+            self.message = Some(OpenMessage::new(id.clone()));
+        }
     }
 
     /// Thinking that follows text is no part of the stream: it is in the response as it is read later.

@@ -4,6 +4,10 @@
 //! count the events that follow it, and from 1024 on a place is a number of characters of the message
 //! that is written next. The events between the thinking and the text of a message are numbered as if
 //! they were characters.
+//!
+//! A message that is begun anew has characters of its own, so its places are others: those of the next
+//! round. The first round has half of all places, and each later one half of those that are left; a
+//! number says by itself in which round it is. Whoever goes on after it is told the message in that round.
 
 use abide_conversation::Seq;
 
@@ -13,14 +17,21 @@ const PLACES: u64 = 1 << 20;
 const FIRST_CHAR: u64 = 1_024;
 /// The places between the thinking and the text of a message.
 pub(super) const BETWEEN_PARTS: u64 = 8;
+/// In a later round, the first place of the new message. Before it, what ends the void one is told.
+const FIRST_OF_NEW: u64 = 16;
+/// The last round, in which a message may have some 30,000 characters: nodes die less often than this
+/// while one message is written.
+const LAST_ROUND: u32 = 5;
 
 /// Counts the events of a response.
 #[derive(Debug)]
 pub(super) struct Numbers {
     seq: Seq,
-    /// The next place outside of a message.
+    /// How often the message after this event was begun anew.
+    round: u32,
+    /// The next place outside of a message, in the round.
     next: u64,
-    /// The place inside of the message.
+    /// The place inside of the message, in the round.
     inside: Option<u64>,
     /// The number of the last event.
     last: u64,
@@ -29,7 +40,7 @@ pub(super) struct Numbers {
 impl Numbers {
     /// The numbers after this event.
     pub(super) fn new(seq: Seq) -> Self {
-        Self { seq, next: 0, inside: None, last: 0 }
+        Self { seq, round: 0, next: 0, inside: None, last: 0 }
     }
 
     /// Goes on after this event, which is journalled.
@@ -76,15 +87,38 @@ impl Numbers {
         self.inside = Some(place);
     }
 
-    /// Leaves the message, which is begun anew.
-    pub(super) fn leave(&mut self) {
-        self.inside = None;
+    /// Begins the next round: the message that is written is void, and is begun anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.round = (self.round + 1).min(LAST_ROUND);
+        (self.next, self.inside) = (0, None);
+    }
+
+    /// Begins a message, in the round of a client that has this number of it.
+    pub(super) fn begin_message(&mut self, after: u64) {
+        if after / PLACES == self.seq.get() {
+            self.round = self.round.max(round_of(after % PLACES));
+        }
+        if self.round > 0 {
+            self.next = FIRST_OF_NEW;
+        }
     }
 
     fn number(&mut self, place: u64) -> u64 {
-        let number = self.seq.get().saturating_mul(PLACES) + place.min(PLACES - 1);
-        // A message that is begun anew is numbered anew. What is told of it goes on from there.
+        let end = if self.round < LAST_ROUND { first_place(self.round + 1) } else { PLACES };
+        let place = (first_place(self.round) + place).min(end - 1);
+        let number = self.seq.get().saturating_mul(PLACES) + place;
         self.last = number.max(self.last.saturating_add(1));
         self.last
     }
+}
+
+/// The first place of a round.
+fn first_place(round: u32) -> u64 {
+    PLACES - (PLACES >> round)
+}
+
+/// The round of a place.
+fn round_of(place: u64) -> u32 {
+    let rounds = (1..=LAST_ROUND).take_while(|round| first_place(*round) <= place);
+    rounds.last().unwrap_or_default()
 }

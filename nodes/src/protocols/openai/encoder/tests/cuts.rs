@@ -21,7 +21,11 @@ fn events(thought: &[String], texts: &[String], has_call: bool) -> Vec<Event> {
 
 /// What is told live: the message in its pieces.
 fn live(thought: &[String], texts: &[String], events: &[Event]) -> Vec<Value> {
-    let mut case = Case::new(1, 0).live(&events[..1]);
+    write(Case::new(1, 0).live(&events[..1]), thought, texts).live(&events[1..]).events
+}
+
+/// The message `m` as it streams, in its pieces.
+fn write(mut case: Case, thought: &[String], texts: &[String]) -> Case {
     for (number, piece) in (1..).zip(thought) {
         case = case.signal(&thinking("m", number, piece));
     }
@@ -29,7 +33,30 @@ fn live(thought: &[String], texts: &[String], events: &[Event]) -> Vec<Value> {
     for (number, piece) in (first..).zip(texts) {
         case = case.signal(&text("m", number, piece));
     }
-    case.live(&events[1..]).events
+    case
+}
+
+/// What is told live, if nodes die that have written messages with these pieces before.
+fn live_after_deaths(
+    void: &[Vec<String>],
+    (thought, texts): (&[String], &[String]),
+    events: &[Event],
+) -> Vec<Value> {
+    let mut case = Case::new(1, 0).live(&events[..1]);
+    for (death, pieces) in void.iter().enumerate() {
+        for (number, piece) in (1..).zip(pieces) {
+            case = case.signal(&text(&format!("void{death}"), number, piece));
+        }
+    }
+    write(case, thought, texts).live(&events[1..]).events
+}
+
+/// Events without the places of their items, which count void ones that a later stream does not tell.
+fn without_places(mut events: Vec<Value>) -> Vec<Value> {
+    for event in events.iter_mut().filter(|event| event["output_index"].is_u64()) {
+        event["output_index"] = json!(0);
+    }
+    events
 }
 
 /// Events without their numbers, with the deltas of each item joined.
@@ -75,6 +102,30 @@ proptest! {
             prop_assert_eq!(joined(&both), joined(&whole), "cut after {}", known);
             let again = Case::new(1, number(whole.last().unwrap())).live(&events).events;
             prop_assert!(again.is_empty());
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_message_that_was_begun_anew_is_lost_after_a_cut(
+        void in vec(vec("[a-zé ]{1,5}", 1..5), 1..=5),
+        thought in pieces(),
+        texts in pieces(),
+    ) {
+        let events = events(&thought, &texts, false);
+        let whole = live_after_deaths(&void, (&thought, &texts), &events);
+        let number = |event: &Value| event["sequence_number"].as_u64().unwrap();
+        prop_assert!(whole.is_sorted_by(|one, other| number(one) < number(other)));
+        // The stream says that the last of them is void.
+        let is_void = |event: &Value| event["item"]["status"] == "incomplete";
+        let end_of_void = whole.iter().rposition(is_void).unwrap();
+        for cut in end_of_void - 2..whole.len() {
+            let before = &whole[..=cut];
+            let known = number(&before[cut]);
+            let replayed = Case::new(1, known).live(&events).events;
+            prop_assert!(replayed.iter().all(|event| number(event) > known));
+            let both: Vec<Value> = before.iter().chain(&replayed).cloned().collect();
+            let (both, whole) = (joined(&both), joined(&whole));
+            prop_assert_eq!(without_places(both), without_places(whole), "cut after {}", known);
         }
     }
 
