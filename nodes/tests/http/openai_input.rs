@@ -204,6 +204,28 @@ async fn a_forbidden_answer_refuses_the_good_one_beside_it() {
 }
 
 #[tokio::test]
+async fn a_result_with_an_image_is_journalled_as_blocks_and_told_as_parts() {
+    let api = Api::start().await;
+    let asked = api.post(RESPONSES, says("c", json!("Where am I?"))).await.body;
+    let call = items(&asked, "function_call").remove(0);
+    let image = "data:image/png;base64,AAAA";
+    let output = json!([{"type": "input_text", "text": "here"},
+        {"type": "input_image", "image_url": image}]);
+    let answer = json!([{"type": "function_call_output", "call_id": call["call_id"],
+        "output": output}]);
+    let given = api.post(RESPONSES, says("c", answer)).await;
+    assert_eq!(given.status, 200, "{given:?}");
+    let events = journal(&api, "c").await;
+    let result = events.iter().find(|event| event["type"] == "tool_result").unwrap();
+    let blocks = json!([{"type": "text", "text": "here"}, {"type": "image",
+        "source": {"type": "base64", "mimeType": "image/png", "data": "AAAA"}}]);
+    assert_eq!(result["data"]["result"], blocks);
+    let path = format!("{RESPONSES}/{}/input_items", given.body["id"].as_str().unwrap());
+    let told = api.get(&path).await.body["data"][0]["output"].clone();
+    assert_eq!((&told[0]["text"], &told[1]["image_url"]), (&json!("here"), &json!(image)));
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_cancels_nothing() {
     let api = Api::start().await;
     let script = json!([{"text": "one two three four five", "delay": "20ms"}]);

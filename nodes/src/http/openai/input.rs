@@ -1,6 +1,7 @@
 //! Decodes what OpenAI's clients send: messages, answers, tools and formats.
 
 use abide_conversation::CallId;
+use abide_conversation::message::blocks::check_from_user;
 use abide_conversation::message::text_block;
 use serde_json::{Value, json};
 
@@ -103,19 +104,32 @@ fn text_field(at: &str, item: &Value, field: &str) -> Result<String, Problem> {
 
 fn tool_message(at: String, item: &Value) -> Result<InputAnswer, Problem> {
     let call_id = text_field(&at, item, "tool_call_id")?;
-    let result = history::result(&item["content"]);
     let value_at = format!("{at}.content");
+    let result = result(&value_at, &item["content"])?;
     Ok(InputAnswer { at, value_at, answer: AnswerToCall::Result { call_id, result } })
 }
 
 fn function_output(at: String, item: &Value) -> Result<InputAnswer, Problem> {
     let call_id = text_field(&at, item, "call_id")?;
-    if item.get("output").is_none() {
-        return Err(Problem::field(&format!("{at}.output"), "is missing"));
-    }
-    let result = history::result(&item["output"]);
     let value_at = format!("{at}.output");
+    let output = item.get("output").ok_or_else(|| Problem::field(&value_at, "is missing"))?;
+    let result = result(&value_at, output)?;
     Ok(InputAnswer { at, value_at, answer: AnswerToCall::Result { call_id, result } })
+}
+
+/// The result that a client gives a call. Parts of which some are no text are the blocks that a tool
+/// would return.
+fn result(at: &str, output: &Value) -> Result<Value, Problem> {
+    let is_no_text = |part: &Value| part["type"].is_string() && !part["text"].is_string();
+    let Some(parts) = output.as_array().filter(|parts| parts.iter().any(is_no_text)) else {
+        return Ok(history::result(output));
+    };
+    let blocks = blocks_of(at, parts)?;
+    for (index, block) in blocks.iter().enumerate() {
+        check_from_user(block)
+            .map_err(|error| Problem::field(&format!("{at}[{index}]"), error.problem))?;
+    }
+    Ok(Value::Array(blocks))
 }
 
 fn approval(at: String, item: &Value) -> Result<InputAnswer, Problem> {
@@ -136,15 +150,17 @@ fn approval(at: String, item: &Value) -> Result<InputAnswer, Problem> {
 fn blocks(at: &str, content: &Value) -> Result<Vec<Value>, Problem> {
     match content {
         Value::String(text) if !text.is_empty() => Ok(vec![text_block(text)]),
-        Value::Array(parts) if !parts.is_empty() => {
-            let block = |(index, part): (usize, &Value)| {
-                let at = format!("{at}.content[{index}]");
-                block(part).map_err(|why| Problem::field(&at, why))
-            };
-            parts.iter().enumerate().map(block).collect()
-        }
+        Value::Array(parts) if !parts.is_empty() => blocks_of(&format!("{at}.content"), parts),
         _ => Err(Problem::field(&format!("{at}.content"), "must be text, or parts")),
     }
+}
+
+/// The blocks of the parts at this place.
+fn blocks_of(at: &str, parts: &[Value]) -> Result<Vec<Value>, Problem> {
+    let block = |(index, part): (usize, &Value)| {
+        block(part).map_err(|why| Problem::field(&format!("{at}[{index}]"), why))
+    };
+    parts.iter().enumerate().map(block).collect()
 }
 
 fn block(part: &Value) -> Result<Value, &'static str> {

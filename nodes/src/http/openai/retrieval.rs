@@ -183,14 +183,14 @@ fn answer(resolution: &Resolution, commit: &[Event]) -> Value {
 }
 
 /// The result that an answer gave its call, in the same commit.
-fn output(call: &CallId, commit: &[Event]) -> String {
+fn output(call: &CallId, commit: &[Event]) -> Value {
     let outcome = commit.iter().find_map(|event| match &event.data {
         EventData::ToolResult(result) if result.call_id == *call => Some(&result.outcome),
         _ => None,
     });
     match outcome {
-        Some(Outcome::Ok(result)) => items::text_of(result),
-        Some(Outcome::Err(error, _)) => error.clone(),
-        None => String::new(),
+        Some(Outcome::Ok(result)) => items::function_output(result),
+        Some(Outcome::Err(error, _)) => json!(error),
+        None => json!(""),
     }
 }

@@ -50,7 +50,8 @@ pub fn text(content: &Value) -> Option<String> {
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// The result that a client gives a call. Text that is a JSON object or list is that.
+/// The result that a client gives a call, as text or in parts that are text. Text that is a JSON object
+/// or list is that, and other JSON is data as it is.
 pub fn result(output: &Value) -> Value {
     let text = match output {
         Value::String(text) => text.clone(),

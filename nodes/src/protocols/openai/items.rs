@@ -109,6 +109,18 @@ pub fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// A result that a client gave a call: parts, if it has media, and else text.
+pub fn function_output(result: &Value) -> Value {
+    let blocks = result.as_array().filter(|blocks| {
+        let kinds = || blocks.iter().map(BlockKind::of);
+        kinds().all(|kind| kind.is_some()) && kinds().flatten().any(BlockKind::is_media)
+    });
+    match blocks {
+        Some(blocks) => blocks.iter().map(input_part).collect(),
+        None => json!(text_of(result)),
+    }
+}
+
 /// The message of a user.
 pub fn user_message(id: &str, content: &[Value]) -> Value {
     let parts: Vec<Value> = content.iter().map(input_part).collect();
@@ -149,6 +161,19 @@ mod tests {
         for wrong in ["", "a.1", "mcpr_", "mcpr_a", "mcpr_.1", "mcpr_a.0", "mcpr_a.+1", "mcpr_a.x"]
         {
             assert_eq!(parse_approval_id(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_result_with_media_has_parts_and_any_other_is_text() {
+        let image =
+            json!({"type": "image", "source": {"type": "url", "url": "https://a.example/b"}});
+        let parts = function_output(&json!([{"type": "text", "text": "here"}, image]));
+        assert_eq!(parts[0], json!({"type": "input_text", "text": "here"}));
+        assert_eq!(parts[1]["image_url"], "https://a.example/b");
+        assert_eq!(function_output(&json!("here")), "here");
+        for result in [json!([]), json!([1]), json!([{"type": "text", "text": "x"}])] {
+            assert_eq!(function_output(&result), result.to_string());
         }
     }
 

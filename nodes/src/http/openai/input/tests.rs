@@ -72,6 +72,31 @@ fn answers_name_their_calls() {
 }
 
 #[test]
+fn a_result_with_images_or_files_has_their_blocks() {
+    let parts = json!([
+        {"type": "input_text", "text": "Look:"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"},
+        {"type": "input_file", "file_url": "https://a.example/b.pdf", "filename": "b.pdf"},
+    ]);
+    let image = json!({"type": "image",
+        "source": {"type": "base64", "mimeType": "image/png", "data": "AAAA"}});
+    let file = json!({"type": "document", "title": "b.pdf",
+        "source": {"type": "url", "url": "https://a.example/b.pdf"}});
+    let blocks = json!([{"type": "text", "text": "Look:"}, image, file]);
+    let result = |item: Value| match read(json!([item])) {
+        Ok(Input::Answers(mut given)) => given.remove(0).answer,
+        other => panic!("{other:?}"),
+    };
+    let of = |result: Value| AnswerToCall::Result { call_id: "a".to_owned(), result };
+    let item = json!({"type": "function_call_output", "call_id": "a", "output": parts});
+    assert_eq!(result(item), of(blocks.clone()));
+    let message = json!({"role": "tool", "tool_call_id": "a", "content": parts});
+    assert_eq!(result(message), of(blocks));
+    let alone = json!({"type": "function_call_output", "call_id": "a", "output": [parts[1]]});
+    assert_eq!(result(alone), of(json!([image])));
+}
+
+#[test]
 fn input_that_is_wrong_is_refused_with_its_place() {
     let approval = |id: Value, approve: Value| json!([{"type": "mcp_approval_response", "approval_request_id": id, "approve": approve}]);
     for (items, param) in [
@@ -92,6 +117,15 @@ fn input_that_is_wrong_is_refused_with_its_place() {
         (json!([7]), "\"input[0].type\""),
         (json!([{"type": "function_call_output", "output": "x"}]), "\"input[0].call_id\""),
         (json!([{"type": "function_call_output", "call_id": "x"}]), "\"input[0].output\""),
+        (
+            json!([{"type": "function_call_output", "call_id": "x", "output": [
+                {"type": "input_text", "text": "x"}, {"type": "input_image", "file_id": "f"}]}]),
+            "\"input[0].output[1]\"",
+        ),
+        (
+            json!([{"role": "tool", "tool_call_id": "x", "content": [{"type": "input_audio"}]}]),
+            "\"input[0].content[0]\"",
+        ),
         (approval(json!("a/1"), json!(true)), "\"input[0].approval_request_id\""),
         (approval(json!("mcpr_a.1"), json!("yes")), "\"input[0].approve\""),
         (
