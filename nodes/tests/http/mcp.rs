@@ -372,6 +372,35 @@ async fn bad_input_gets_one_clear_error_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_parameter_that_is_wrong_is_named_and_the_method_is_there() {
+    let api = Api::start().await;
+    for version in [CURRENT, BEFORE] {
+        let client = McpClient { version, tasks: true, ..McpClient::new(&api) };
+        for (method, params, name) in [
+            ("tools/call", json!({"arguments": {}}), "name"),
+            ("tools/call", json!({"name": 5}), "name"),
+            ("tools/call", json!({"name": "demo", "arguments": []}), "arguments"),
+            ("tools/call", json!({"name": "demo", "inputResponses": 5}), "inputResponses"),
+            ("tools/call", json!({"name": "demo", "requestState": 5}), "requestState"),
+            ("tasks/get", json!({}), "taskId"),
+            ("tasks/cancel", json!({"taskId": 5}), "taskId"),
+            ("tasks/update", json!({"taskId": "x"}), "inputResponses"),
+        ] {
+            let refused = client.ask(method, params.clone()).await;
+            let error = &refused["error"];
+            assert_eq!(error["code"], -32602, "{version} {method} {params}: {refused:#}");
+            assert!(
+                error["message"].as_str().unwrap().contains(name),
+                "{method} {params}: {error}"
+            );
+        }
+        let unknown = client.request("tools/none", json!({})).send().await.unwrap();
+        let unknown: Value = unknown.json().await.unwrap();
+        assert_eq!(unknown["error"]["code"], -32601, "{unknown:#}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_with_an_idempotency_key_is_sent_once() {
     let api = Api::start().await;
     let client = McpClient::new(&api);

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
-    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, UpdateTaskParams,
+    CustomRequest, CustomResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::caller::{CallError, Caller};
 use super::{agent_call, reading, tasks};
+use crate::http::extract::deserialize;
 use crate::problem::Problem;
 use crate::protocols::mcp::tools;
 
@@ -101,6 +104,38 @@ impl ServerHandler for McpServer {
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         tasks::cancel_task(&self.0, request).await.map_err(error)
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(unreadable(request))
+    }
+}
+
+/// The error of a request that the library takes for one of another protocol: it does so, too, with
+/// those whose parameters it cannot read.
+fn unreadable(request: CustomRequest) -> ErrorData {
+    let CustomRequest { method, params, .. } = request;
+    let params = params.unwrap_or_else(|| json!({}));
+    let why = match method.as_str() {
+        "initialize" => wrong_parameter::<InitializeRequestParams>(params),
+        "tools/call" => wrong_parameter::<CallToolRequestParams>(params),
+        "tasks/get" => wrong_parameter::<GetTaskParams>(params),
+        "tasks/update" => wrong_parameter::<UpdateTaskParams>(params),
+        "tasks/cancel" => wrong_parameter::<CancelTaskParams>(params),
+        _ => return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+    };
+    ErrorData::invalid_params(why, None)
+}
+
+/// Which of the parameters is wrong, and why.
+fn wrong_parameter<T: DeserializeOwned>(params: Value) -> String {
+    match deserialize::<T>(params) {
+        Err(problem) => problem.detail().to_owned(),
+        Ok(_) => "params: cannot be read".to_owned(),
     }
 }
 
