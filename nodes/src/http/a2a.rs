@@ -47,9 +47,7 @@ pub(super) async fn call(
 ) -> Response {
     let (body, fingerprint) = body.into_parts();
     let respond = async {
-        let version = single_header(&headers, VERSION_HEADER)?;
-        rpc::check_version(version.as_deref())
-            .map_err(|wrong| Problem::a2a(RpcError::VersionNotSupported, wrong.text()))?;
+        check_version(&headers)?;
         let call = Call::parse(&body)?;
         let agent = agent_name(&agent)?;
         let request = Request {
@@ -64,6 +62,14 @@ pub(super) async fn call(
     };
     let response = respond.await.unwrap_or_else(Problem::into_response);
     problem::a2a::translate(response, &rpc::call_id(&body))
+}
+
+/// Checks the version of a request. A header that names none is one of another version, too.
+fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
+    let unsupported = |why: &str| Problem::a2a(RpcError::VersionNotSupported, why);
+    let version = single_header(headers, VERSION_HEADER);
+    let version = version.map_err(|wrong| unsupported(wrong.detail()))?;
+    rpc::check_version(version.as_deref()).map_err(|wrong| unsupported(&wrong.text()))
 }
 
 /// A call, and who makes it.

@@ -409,7 +409,7 @@ async fn bad_input_is_one_error_of_json_rpc_that_names_the_field() {
 async fn a_request_is_of_version_1_0_and_to_an_agent_that_exists() {
     let api = Api::start().await;
     let body = call("SendMessage", says("c", "m", "hello"));
-    for version in [None, Some("0.3"), Some("2.0")] {
+    for version in [None, Some(""), Some("0.3"), Some("2.0")] {
         let sent = api.request("POST", PATH).json(&body);
         let sent = match version {
             Some(version) => sent.header("A2A-Version", version),
@@ -418,6 +418,8 @@ async fn a_request_is_of_version_1_0_and_to_an_agent_that_exists() {
         let why = is_error(&api.send(sent).await, -32_009);
         assert!(why.starts_with("A2A-Version"), "{why}");
     }
+    let twice = api.request("POST", PATH).header("A2A-Version", "1.0").header("A2A-Version", "1.0");
+    is_error(&api.send(twice.json(&body)).await, -32_009);
     let nobody = api.request("POST", "/a2a/nobody").header("A2A-Version", "1.0").json(&body);
     let answer = api.send(nobody).await;
     assert_eq!(answer.status, 404);
