@@ -31,7 +31,6 @@ pub(crate) mod host;
 mod inbox_events;
 mod keys;
 mod leases;
-mod lingering;
 mod mcp;
 mod me;
 mod message_cursor;
@@ -282,7 +281,6 @@ async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response
     let mcp_challenge = mcp::discovery::challenge(&request);
     let admitted = |request| admit(&api, request, next);
     let handle = |request| guard::guard(&api.allowed_hosts, request, admitted);
-    let request = lingering::lingering(request);
     let mut response = measure(&api.metrics, &*api.clock, request, handle).await;
     mcp::discovery::point_out(&mut response, mcp_challenge);
     if is_openai {

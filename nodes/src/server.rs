@@ -3,6 +3,7 @@
 
 mod listener;
 mod refusals;
+mod unread;
 
 use std::convert::Infallible;
 use std::io;
@@ -21,6 +22,7 @@ pub(crate) use listener::{Listener, UnixSocket};
 use refusals::{Progress, Refusing, TrackedBody};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use unread::RequestBody;
 
 /// Each open connection costs a file descriptor and some kilobytes.
 const MAX_CONNECTIONS: usize = 16_384;
@@ -64,9 +66,11 @@ async fn serve_at_most(
         let stream = Refusing::new(stream, progress.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             progress.begin();
+            let (request, unread) = RequestBody::watch(request);
             let (answer, progress) = (service.call(request), progress.clone());
             async move {
-                let Ok(answer) = answer.await;
+                let Ok(mut answer) = answer.await;
+                unread.settle(answer.headers_mut()).await;
                 Ok::<_, Infallible>(answer.map(|body| TrackedBody::new(body, progress)))
             }
         });
