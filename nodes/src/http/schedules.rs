@@ -235,8 +235,8 @@ pub(super) async fn trigger(
 ) -> Result<(StatusCode, Json<Triggered>), Problem> {
     let fingerprint = extract::fingerprint(&["trigger", &name]);
     let keys = idempotency.keys(&allowed, fingerprint);
-    let (id, schedule, tick) = next_trigger(&api, &allowed, &name).await?;
-    let tick = first_tick(&api, &id, tick, &keys).await?;
+    let (id, schedule) = existing(&api, &allowed, &name).await?;
+    let tick = first_tick(&api, &id, &keys).await?;
     let sent = sender(&api).deliver(&id, &schedule, &tick).await?;
     note_trigger(&api, &id, tick, sent.clone()).await;
     let triggered = Triggered { conversation_id: sent.conversation_id, turn_id: sent.turn_id };
@@ -265,32 +265,17 @@ fn sender(api: &Api) -> ScheduleSender {
 }
 
 /// The tick of the first request with these keys.
+///
+/// It has an id instead of a number: a schedule that is put under the name of one that was deleted
+/// knows nothing of its ticks, and must not take its own for theirs.
 async fn first_tick(
     api: &Api,
     id: &Scoped<ScheduleName>,
-    tick: String,
     keys: &[IdempotencyKey],
 ) -> Result<String, Problem> {
+    let tick = api.clock.id("manual");
     let reserved = reserved(api, id.sibling(&ConversationId::new(tick)), keys).await?;
     Ok(reserved.local().as_str().to_owned())
-}
-
-/// Counts a trigger, so that no other has its tick.
-async fn next_trigger(
-    api: &Api,
-    allowed: &Allowed<ManageSchedules>,
-    name: &str,
-) -> Result<(Scoped<ScheduleName>, Schedule, String), Problem> {
-    for _ in 0..MAX_ATTEMPTS {
-        let (id, schedule) = existing(api, allowed, name).await?;
-        let known = schedule.version;
-        let triggers = schedule.triggers.saturating_add(1);
-        let next = Schedule { version: known.saturating_add(1), triggers, ..schedule };
-        if api.store.replace_schedule(&id, Some(known), Some(&next)).await? {
-            return Ok((id, next, format!("manual-{triggers}")));
-        }
-    }
-    Err(contended())
 }
 
 async fn change(

@@ -1,9 +1,11 @@
 //! Schedules: their ticks, what they refuse, and whose they are.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::access::{GuardedApi, key, key_line};
-use crate::api::{Api, DEADLINE};
+use crate::api::{Api, ApiResponse, DEADLINE};
 
 const DAILY: &str = "/v1/schedules/daily";
 
@@ -88,13 +90,60 @@ async fn a_trigger_sends_the_message_at_once_and_a_repeat_sends_none() {
     let path = format!("{DAILY}/trigger");
     let triggered = api.keyed("k", "POST", &path, Value::Null).await;
     assert_eq!(triggered.status, 202, "{triggered:?}");
-    assert_eq!(triggered.body["conversation_id"], "daily-manual-1");
+    let (conversation, turn) = (&triggered.body["conversation_id"], &triggered.body["turn_id"]);
+    let tick = conversation.as_str().unwrap().strip_prefix("daily-").unwrap();
+    assert!(tick.starts_with("manual_"), "{tick}");
     let again = api.keyed("k", "POST", &path, Value::Null).await;
     assert_eq!(again.body, triggered.body);
     let last = api.get(DAILY).await.body["last"].clone();
-    assert_eq!((&last["tick"], &last["turn_id"]), (&json!("manual-1"), &triggered.body["turn_id"]));
+    assert_eq!((&last["tick"], &last["turn_id"]), (&json!(tick), turn));
     let other = api.send(api.request("POST", &path)).await;
-    assert_ne!(other.body["conversation_id"], triggered.body["conversation_id"]);
+    assert_ne!(&other.body["conversation_id"], conversation);
+}
+
+#[tokio::test]
+async fn triggers_at_once_send_a_message_each() {
+    let api = Api::start().await;
+    assert_eq!(api.put(DAILY, every("1h")).await.status, 201);
+    let trigger = || api.send(api.request("POST", "/v1/schedules/daily/trigger"));
+    let sent = futures::future::join_all((0..16).map(|_| trigger())).await;
+    let place = |it: &ApiResponse| {
+        assert_eq!(it.status, 202, "{it:?}");
+        it.body["conversation_id"].as_str().unwrap().to_owned()
+    };
+    let conversations: BTreeSet<String> = sent.iter().map(place).collect();
+    assert_eq!(conversations.len(), sent.len());
+}
+
+#[tokio::test]
+async fn a_schedule_that_is_put_again_after_it_was_deleted_sends_its_own_messages() {
+    let keys = json!({"keys": [key_line("ann", &["user"]), key_line("eve", &["user"]),
+        key_line("dev", &["author"])], "tenants": {"default": {}}});
+    let guarded = GuardedApi::start(&keys).await;
+    let agent = json!({"model": {"provider": "scripted", "script": [{"text": "hi"}]}});
+    assert_eq!(guarded.send("dev", "PUT", "/v1/agents/one", agent).await.status, 201);
+    let trigger = format!("{DAILY}/trigger");
+    for (who, conversation, text) in [
+        ("ann", None, "breakfast"),
+        ("ann", None, "lunch"),
+        ("eve", None, "tea"),
+        ("ann", Some("c"), "dinner"),
+        ("ann", Some("c"), "supper"),
+    ] {
+        let mut schedule = json!({"agent": "one", "every": "24h", "text": text});
+        if let Some(conversation) = conversation {
+            schedule["conversation"] = json!(conversation);
+        }
+        let put = guarded.send(who, "PUT", DAILY, schedule).await;
+        assert_eq!(put.status, 201, "{text}: {put:?}");
+        let sent = guarded.send(who, "POST", &trigger, Value::Null).await;
+        assert_eq!(sent.status, 202, "{text}: {sent:?}");
+        let id = sent.body["conversation_id"].as_str().unwrap();
+        let journal = format!("/v1/conversations/{id}/journal?limit=1000");
+        let journal = guarded.send(who, "GET", &journal, Value::Null).await.body;
+        assert!(journal.to_string().contains(text), "{text}: {journal}");
+        assert_eq!(guarded.send(who, "DELETE", DAILY, Value::Null).await.status, 204);
+    }
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ pub struct Schedule {
     pub next_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastTick>,
-    /// How often it was triggered by hand.
+    /// How often it was triggered by hand on nodes of earlier versions, which number their triggers.
     #[serde(default)]
     pub triggers: u64,
     /// The put that wrote it, as the holder of the blobs that its messages name; `None` if an earlier

@@ -28,7 +28,7 @@ await reads("good morning");
 await until(`location.hash.startsWith("#/c/morning-")`);
 await go("#/schedules/morning");
 await reads("a new one for each tick");
-await reads("morning-manual-1");
+await reads("morning-manual_");
 await click("button", "Delete …");
 await click("dialog button", "Delete");
 await lacks("good morning");
