@@ -1,8 +1,8 @@
 //! The lease of this node: under which identity it acts, and whether it may start anything.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::journal::{Holder, StoreError};
@@ -13,7 +13,7 @@ pub struct NodeLease {
     lease: RwLock<Lease>,
     /// Why the last attempt to renew the lease failed, if it did.
     failure: Mutex<Option<StoreError>>,
-    draining: AtomicBool,
+    draining: watch::Sender<bool>,
 }
 
 /// The identity under which a node acts, and until when.
@@ -44,7 +44,7 @@ impl NodeLease {
         Self {
             lease: RwLock::new(Lease { me, until: None }),
             failure: Mutex::default(),
-            draining: AtomicBool::new(false),
+            draining: watch::Sender::new(false),
         }
     }
 
@@ -104,12 +104,18 @@ impl NodeLease {
 
     /// Whether the node takes no more work.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        *self.draining.borrow()
+    }
+
+    /// Returns once the node takes no more work.
+    pub async fn drain_begun(&self) {
+        // The lease itself holds the sender: waiting cannot fail.
+        let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
     }
 
     /// Makes the node take no more work.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.draining.send_replace(true);
     }
 }
 

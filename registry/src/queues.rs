@@ -85,13 +85,20 @@ impl Queues {
         Self(Arc::new(Inner { conversations, store, clock, brokers: Mutex::default() }))
     }
 
-    /// Leases calls to a worker, and waits for the first one as long as the request says.
+    /// Leases calls to a worker, and waits for the first one as long as the request says, or until the
+    /// node takes no more work.
     pub async fn lease(&self, request: LeaseRequest) -> Result<Vec<Work>, RequestError> {
         let give_up_at = Instant::now() + request.wait;
         loop {
             let left = give_up_at.saturating_duration_since(Instant::now());
             let is_last = left <= SLICE;
-            let offers = match self.take(&request, left.min(SLICE)).await {
+            let taken = tokio::select! {
+                biased;
+                taken = self.take(&request, left.min(SLICE)) => taken,
+                // Who waits still when the node has drained gets no answer at all.
+                () = self.cluster().lease().drain_begun() => return Ok(Vec::new()),
+            };
+            let offers = match taken {
                 Ok(Some(offers)) => offers,
                 Ok(None) => return Ok(Vec::new()),
                 Err(error) if is_last && left <= KEEPER_RETRY_DELAY => return Err(error),
@@ -102,9 +109,8 @@ impl Queues {
             };
             let is_empty = offers.is_empty();
             let work = self.lease_offers(&request, offers).await?;
-            let is_over = is_last || self.cluster().lease().is_draining();
             // Calls that wait no more are followed by others.
-            if !work.is_empty() || (is_empty && is_over) {
+            if !work.is_empty() || (is_empty && is_last) {
                 return Ok(work);
             }
         }

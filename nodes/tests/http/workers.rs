@@ -167,6 +167,29 @@ async fn a_worker_that_waits_is_given_a_call_at_once_and_only_those_of_its_tools
 }
 
 #[tokio::test]
+async fn a_worker_that_waits_at_a_node_that_stops_gets_an_empty_answer() {
+    let api = with_call(vec![worked("send")]).await;
+    let none = json!({"tools": ["other"], "worker": "w", "wait": "60s"});
+    let waits = api.request("POST", "/v1/queues/mail/lease").json(&none).send();
+    let waits = tokio::spawn(waits);
+    let is_seen = async {
+        let url = format!("http://{}/admin/queues", api.node.admin);
+        loop {
+            let queues: Value = reqwest::get(&url).await.unwrap().json().await.unwrap();
+            if queues["queues"][0]["workers"][0]["name"] == "w" {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(crate::api::DEADLINE, is_seen).await.unwrap();
+    api.node.drain(crate::api::DEADLINE).await;
+    api.node.stop().await;
+    let answer = waits.await.unwrap().unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.json::<Value>().await.unwrap(), json!({"work": []}));
+}
+
+#[tokio::test]
 async fn a_cancelled_turn_takes_its_calls_from_the_queue_and_from_workers() {
     let api = with_call(vec![worked("send"), worked("draft")]).await;
     let work = one(&api).await;
