@@ -47,6 +47,19 @@ async fn metadata_is_merged_and_what_is_null_is_removed() {
 }
 
 #[tokio::test]
+async fn a_repeat_of_a_change_changes_nothing_and_shows_what_is_there_now() {
+    let api = Api::start().await;
+    let new = json!({"id": "c", "agent": "demo"});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let first = json!({"title": "first"});
+    assert_eq!(api.keyed("k", "PATCH", PATH, first.clone()).await.body["title"], "first");
+    assert_eq!(api.patch(PATH, json!({"title": "second"})).await.body["last_seq"], 3);
+    let again = api.keyed("k", "PATCH", PATH, first).await;
+    assert_eq!((again.status, &again.body["title"]), (200, &json!("second")));
+    assert_eq!(again.body["last_seq"], 3);
+}
+
+#[tokio::test]
 async fn a_title_is_in_the_snapshot_and_the_list_until_null_removes_it() {
     let api = Api::start().await;
     let new = json!({"id": "c", "agent": "demo", "title": "Order 7"});
