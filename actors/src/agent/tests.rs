@@ -404,6 +404,8 @@ fn a_clients_tools_are_its_own_or_a_persons() {
         let mistakes = join_errors(&read(json!([tool])).unwrap_err());
         assert!(mistakes.contains(wanted), "{mistakes}");
     }
+    let many = read(json!(vec![json!({"name": "a", "executor": "client"}); 257]));
+    assert_eq!(join_errors(&many.unwrap_err()), "tools: must have at most 256 items");
 }
 
 #[test]

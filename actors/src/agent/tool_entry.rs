@@ -44,7 +44,7 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<DefinitionErro
     let mut mistakes = Mistakes::default();
     let object = json!({"tools": entries});
     let items: Option<ClientTools> = mistakes.read("", object);
-    let items = items.map(|tools| tools.tools.0).unwrap_or_default();
+    let items = items.and_then(|read| read.tools).map(|tools| tools.0).unwrap_or_default();
     let known = KnownNames { extensions: &Extensions::new(), servers: &Servers::new() };
     let Entries { tools: read, .. } = tools(&mut mistakes, items, &known, &mut Vec::new());
     for tool in &read {
@@ -65,7 +65,8 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<DefinitionErro
 
 #[derive(serde::Deserialize)]
 struct ClientTools {
-    tools: Items<256>,
+    /// None if the list has a wrong shape, which is a mistake of its own.
+    tools: Option<Items<256>>,
 }
 
 /// What the names in entries may refer to.
