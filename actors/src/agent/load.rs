@@ -11,7 +11,7 @@ use super::error::{DefinitionError, join_errors};
 use super::strict_value::Document;
 use super::{MAX_DEFINITION_BYTES, Parsed};
 use crate::definition::Definition;
-use crate::limits::one_line;
+use crate::limits::{cut, one_line};
 use crate::model::big_numbers::{OVER_64_BITS, find_rounded, find_rounded_in};
 use crate::tools::Extensions;
 
@@ -145,7 +145,13 @@ fn from_yaml(text: &str) -> Result<Value, String> {
     };
     let read = serde_saphyr::from_str_with_options(text, options);
     read.map(|Document(value)| value).map_err(|error| {
-        let message = error.to_string();
+        let message = match &error {
+            serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+                format!("the key {} comes twice", cut(key, 64))
+            }
+            // The other formatter advises who writes the program.
+            error => error.render_with_formatter(&serde_saphyr::UserMessageFormatter),
+        };
         match error.location() {
             Some(at) if !message.contains("line ") => format!("{message} at line {}", at.line()),
             Some(_) | None => message,

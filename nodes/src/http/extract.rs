@@ -59,7 +59,7 @@ where
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let Body { value, fingerprint, _memory } = receive(request, state).await?;
+        let Body { value, fingerprint, _memory } = receive(request, state, None).await?;
         Ok(Self { value: deserialize(value)?, fingerprint, _memory })
     }
 }
@@ -74,12 +74,16 @@ where
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        receive(request, state).await.map(Self)
+        receive(request, state, Some("value")).await.map(Self)
     }
 }
 
-/// Reads a body as JSON.
-async fn receive<S: Send + Sync>(request: Request, state: &S) -> Result<Body<Value>, Problem>
+/// Reads a body as JSON. A mistake in it is named by its path, which begins with `root` if there is one.
+async fn receive<S: Send + Sync>(
+    request: Request,
+    state: &S,
+    root: Option<&str>,
+) -> Result<Body<Value>, Problem>
 where
     BodyBudget: FromRef<S>,
 {
@@ -94,7 +98,7 @@ where
     let text = std::str::from_utf8(&bytes);
     let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
     memory.grow_to_parse(text, is_yaml)?;
-    let value = parse(text, is_yaml)?;
+    let value = parse(text, is_yaml, root)?;
     memory.shrink(bytes.len());
     drop(bytes);
     let fingerprint =
@@ -164,15 +168,23 @@ async fn read(body: axum::body::Body, memory: &mut BodyMemory) -> Result<Bytes, 
 }
 
 /// The value of a body. A whole number that a value would round is refused, with its field.
-fn parse(text: &str, is_yaml: bool) -> Result<Value, Problem> {
+fn parse(text: &str, is_yaml: bool, root: Option<&str>) -> Result<Value, Problem> {
+    let rounded = |path: &str| match (root, path) {
+        (None, "") => Problem::field("body", OVER_64_BITS),
+        (None, path) => Problem::field(path, OVER_64_BITS),
+        (Some(root), "") => Problem::field(root, OVER_64_BITS),
+        (Some(root), path) => Problem::field(&format!("{root}.{path}"), OVER_64_BITS),
+    };
     if is_yaml {
-        return agent::from_text(text, Format::Yaml).map_err(|error| match error.field.as_str() {
-            agent::WHOLE_DOCUMENT => Problem::unreadable(error.to_string()),
-            field => Problem::field(field, error.message),
+        return agent::from_text(text, Format::Yaml).map_err(|error| {
+            if error.message == OVER_64_BITS {
+                return rounded(&error.field);
+            }
+            Problem::unreadable(format!("the body is not YAML: {}", error.message))
         });
     }
-    if let Some(field) = find_rounded(text) {
-        return Err(Problem::field(&field, OVER_64_BITS));
+    if let Some(path) = find_rounded(text) {
+        return Err(rounded(&path));
     }
     serde_json::from_str(text)
         .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))

@@ -54,9 +54,21 @@ async fn a_whole_number_that_would_be_rounded_is_refused_with_its_field() {
     let yaml = api.request("PUT", "/v1/agents/b").header("Content-Type", "application/yaml");
     let refused = api.send(yaml.body("model: {options: {seed: 12345678901234567890123}}")).await;
     refused.names("model.options.seed: must fit into 64 bits");
+    let number = api.send(json("POST", "/v1/conversations", "N")).await;
+    number.names("body: must fit into 64 bits");
     assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
     let exact = r#"{"agent": "demo", "metadata": {"n": 18446744073709551615, "m": 1e300}}"#;
     assert_eq!(api.send(json("POST", "/v1/conversations", exact)).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_body_in_yaml_that_cannot_be_read_is_called_a_body() {
+    let api = Api::start().await;
+    let request = api.request("POST", "/v1/conversations");
+    let request = request.header("Content-Type", "application/yaml");
+    let refused = api.send(request.body("agent: demo\nmetadata: {a: 1, a: 2}\n")).await;
+    let detail = refused.is_problem(400, "invalid-request");
+    assert_eq!(detail, "the body is not YAML: the key a comes twice at line 2");
 }
 
 #[tokio::test]

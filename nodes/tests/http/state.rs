@@ -44,6 +44,11 @@ async fn what_is_wrong_with_a_state_is_told_by_its_field_and_changes_nothing() {
     api.put(&key("a%20b"), json!(1)).await.names("key: ");
     api.put(&key(&"k".repeat(129)), json!(1)).await.names("key: ");
     api.put(&key("a"), Value::Null).await.names("value: ");
+    for (body, field) in [("18446744073709551616", "value: "), ("[{\"n\": 1N}]", "value.0.n: ")] {
+        let request = api.request("PUT", &key("a")).header("Content-Type", "application/json");
+        let long = body.replace('N', "8446744073709551616");
+        api.send(request.body(long)).await.names(&format!("{field}must fit into 64 bits"));
+    }
     api.delete(&key("a%20b")).await.names("key: ");
     let half = "x".repeat(40 << 10);
     assert_eq!(api.put(&key("a"), json!(half)).await.status, 204);

@@ -20,6 +20,8 @@ fn yaml_and_json_say_the_same() {
     let read = yaml("a: 1\nb: [x, 2.5, true, null]\nc: {d: \"yes\"}\ne: yes\n").unwrap();
     let json = r#"{"a": 1, "b": ["x", 2.5, true, null], "c": {"d": "yes"}, "e": "yes"}"#;
     assert_eq!(read, from_text(json, Format::Json).unwrap());
+    let radices = yaml("a: 0xFF\nb: 0xFFFFFFFFFFFFFFFFFF\n").unwrap();
+    assert_eq!(radices, json!({"a": 255, "b": "0xFFFFFFFFFFFFFFFFFF"}));
 }
 
 #[test]
@@ -38,6 +40,8 @@ fn yaml_that_has_no_one_meaning_is_refused_with_its_line() {
     }
     let twice = from_text("{\n\"a\": 1,\n\"a\": 2}", Format::Json).unwrap_err().to_string();
     assert!(twice.contains("the key a comes twice at line 3"), "{twice}");
+    let twice = yaml("a: 1\nb: 2\na: 3\n").unwrap_err();
+    assert_eq!(twice, "definition: the key a comes twice at line 3");
     assert!(yaml("a: 1\n---\nb: 2\n").is_err());
 }
 
