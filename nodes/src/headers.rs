@@ -15,7 +15,8 @@ pub(crate) fn single_header(headers: &HeaderMap, name: &str) -> Result<Option<St
         return Err(Problem::field(name, "must be given only once"));
     }
     let text = value.to_str().unwrap_or_default();
-    if (1..=MAX_NAME_CHARS).contains(&text.len()) {
+    let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_visible && (1..=MAX_NAME_CHARS).contains(&text.len()) {
         Ok(Some(text.to_owned()))
     } else {
         let rule = format!("must be 1 to {MAX_NAME_CHARS} visible characters");
@@ -30,4 +31,28 @@ pub(crate) fn origin(headers: &HeaderMap) -> String {
     let scheme = text(&HeaderName::from_static("x-forwarded-proto"));
     let scheme = if scheme == Some("https") { "https" } else { "http" };
     format!("{scheme}://{host}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_of_visible_characters() {
+        let read = |value: &str| {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            single_header(&HeaderMap::from_iter([(header::FROM, value)]), "from")
+        };
+        let longest = "x".repeat(MAX_NAME_CHARS);
+        for name in ["a", "!~", "\"'OR(1=1);{}[]", &longest] {
+            assert_eq!(read(name).ok().flatten().as_deref(), Some(name));
+        }
+        for wrong in ["", " ", "a b", "a\tb", "\u{e4}", &(longest + "x")] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(single_header(&HeaderMap::new(), "from").is_ok_and(|name| name.is_none()));
+    }
 }

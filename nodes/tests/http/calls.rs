@@ -129,6 +129,7 @@ async fn the_principal_of_an_answer_is_journalled() {
     ask("system").await.names("Abide-Principal");
     ask("").await.names("Abide-Principal");
     ask(&"x".repeat(256)).await.names("Abide-Principal");
+    ask("a\tb").await.names("Abide-Principal");
     let twice = api.request("POST", &path).header("Abide-Principal", "a");
     let twice = twice.header("Abide-Principal", "b").json(&json!({"approved": true}));
     api.send(twice).await.names("Abide-Principal");

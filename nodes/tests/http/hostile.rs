@@ -113,7 +113,7 @@ async fn a_body_that_never_ends_is_cut() {
 #[tokio::test]
 async fn a_key_of_more_than_text_is_still_one_key() {
     let api = Api::start().await;
-    let key = "\"' OR 1=1; \u{7e}{}[]";
+    let key = "\"'OR(1=1);\u{7e}{}[]";
     let body = json!({"agent": "demo"});
     let first = api.keyed(key, "POST", "/v1/conversations", body.clone()).await;
     let again = api.keyed(key, "POST", "/v1/conversations", body).await;
