@@ -4,6 +4,7 @@ use std::fmt;
 
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 use sha2::{Digest, Sha256};
+use url::form_urlencoded;
 
 use super::api_key::key_id;
 use super::credential::Credential;
@@ -102,11 +103,15 @@ fn is_token(text: &str) -> bool {
 
 /// Whether a URL holds what may be a credential: proxies and browsers log and keep URLs.
 fn is_in_url(uri: &Uri) -> bool {
-    let query = uri.query().unwrap_or_default();
-    let mut names = query.split('&').filter_map(|pair| pair.split('=').next());
-    let is_named = names
-        .any(|name| CREDENTIAL_PARAMETERS.iter().any(|known| name.eq_ignore_ascii_case(known)));
-    is_named || uri.path().split('/').chain(query.split(['&', '='])).any(looks_like_credential)
+    let is_named =
+        |name: &str| CREDENTIAL_PARAMETERS.iter().any(|known| name.eq_ignore_ascii_case(known));
+    let holds = |text: &str| text.split(['&', '=']).any(looks_like_credential);
+    // Whoever finds the URL in a log decodes what is escaped in it.
+    let decoded = |text| form_urlencoded::parse(str::as_bytes(text));
+    let mut in_query = decoded(uri.query().unwrap_or_default());
+    let mut in_path = uri.path().split('/').flat_map(decoded);
+    in_query.any(|(name, value)| is_named(&name) || holds(&name) || holds(&value))
+        || in_path.any(|(name, value)| holds(&name) || holds(&value))
 }
 
 fn looks_like_credential(text: &str) -> bool {
@@ -187,6 +192,10 @@ mod tests {
             format!("/v1/conversations/c/events?after={jwt}"),
             "/v1/agents?access_token=x".to_owned(),
             "/v1/agents?limit=1&Token=x".to_owned(),
+            "/v1/agents?access%5Ftoken=x".to_owned(),
+            format!("/v1/agents?cursor=%61{}", &key[1..]),
+            format!("/v1/agents?cursor=a=%65{}", &jwt[1..]),
+            format!("/v1/conversations/{}%73", &key[..key.len() - 1]),
         ] {
             assert!(is_in_url(&url.parse().unwrap()), "{url}");
         }
