@@ -2,7 +2,6 @@
 
 mod document;
 mod outcome;
-mod repeats;
 
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{ConversationId, ScheduleName, Scoped, TurnId};
@@ -21,6 +20,7 @@ use super::creation::reserved;
 use super::extract::{self, Body, Idempotency, Path, Query};
 use super::openapi::{IdempotencyKeyHeader, SchedulePath};
 use super::problem::{Kind, Problem};
+use super::repeats::Repeats;
 use crate::access::Allowed;
 use crate::access::permission::{ManageSchedules, Permission, ReadSchedules};
 use crate::schedule_sender::ScheduleSender;
@@ -49,7 +49,8 @@ pub(super) async fn put(
     let name = new_name(&allowed, &name)?;
     let (wanted, fingerprint) = body.into_parts();
     let keys = idempotency.keys(&allowed, fingerprint);
-    if let Some(first) = repeats::first(&api, &name, &keys).await? {
+    let repeats = repeats_of(&api, &name);
+    if let Some(first) = repeats.first::<Value>(&keys).await? {
         return Ok((status_of(&first), Json(first["schedule"].clone())));
     }
     let wanted = wanted.schedule(&api, &allowed, &name).await?;
@@ -58,7 +59,7 @@ pub(super) async fn put(
             let document = json!(ScheduleDocument::from(*schedule));
             let done = json!({"created": is_new, "schedule": document});
             let status = status_of(&done);
-            repeats::keep(&api, &name, keys, done).await?;
+            repeats.keep(keys, &done).await?;
             Ok((status, Json(document)))
         }
         Written::Refused(problem) => {
@@ -170,7 +171,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let keys = idempotency.keys(&allowed, extract::fingerprint(&["delete", &name]));
     if let Some(name) = ScheduleName::parse(&name)
-        && repeats::first(&api, &allowed.scoped(&name), &keys).await?.is_some()
+        && repeats_of(&api, &allowed.scoped(&name)).first::<Value>(&keys).await?.is_some()
     {
         return Ok(StatusCode::NO_CONTENT);
     }
@@ -178,11 +179,16 @@ pub(super) async fn delete(
         let (id, schedule) = existing(&api, &allowed, &name).await?;
         let (store, now) = (&*api.store, api.clock.now());
         if schedule_changes::replace(store, &id, Some(&schedule), None, now).await? {
-            repeats::keep(&api, &id, keys, Value::Null).await?;
+            repeats_of(&api, &id).keep(keys, &Value::Null).await?;
             return Ok(StatusCode::NO_CONTENT);
         }
     }
     Err(contended())
+}
+
+/// The repeats of requests about a schedule.
+fn repeats_of<'a>(api: &'a Api, id: &Scoped<ScheduleName>) -> Repeats<'a> {
+    Repeats::new(api, id.tenant(), format!("schedule:{}", id.local()))
 }
 
 /// Pauses a schedule: it has no ticks until it is resumed.
