@@ -11,7 +11,8 @@ use crate::announcements::Announcements;
 
 pub use kind::NoticeKind;
 pub use webhook::{
-    LinkSubject, Webhook, WebhookHealth, WebhookKey, WebhookSecret, WebhookSet, is_webhook_name,
+    KeyedRequest, LinkSubject, Webhook, WebhookHealth, WebhookKey, WebhookSecret, WebhookSet,
+    is_webhook_name,
 };
 
 /// The way from the conversations of a node, which owe notices, to the loop that delivers them.

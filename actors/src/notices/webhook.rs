@@ -84,10 +84,17 @@ pub struct WebhookSecret {
     /// When it stops signing; `None` for the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// A fingerprint of the request that made it and of its `Idempotency-Key`, if it had one: a repeat
-    /// makes no other secret.
+    /// The request that made it, if that had an `Idempotency-Key`: a repeat makes no other secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made_by: Option<String>,
+    pub made_by: Option<KeyedRequest>,
+}
+
+/// A request with an `Idempotency-Key`, whose repeats are recognised for a day.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyedRequest {
+    /// A fingerprint of its key and its body.
+    pub fingerprint: String,
+    pub until: Timestamp,
 }
 
 /// How the receiver answers.

@@ -57,9 +57,9 @@ pub(super) struct Answered {
 /// of them, none is given. An answer that is late, or that this caller gave before, refuses nothing:
 /// what became of the call is told. A repeat gets the first outcome.
 ///
-/// An answer that only the conversation itself can refuse, because its state has changed or because
-/// the schema is too large to be told, is refused while the others are given. The problem names it
-/// either way.
+/// An answer that only the conversation itself can refuse is refused while the others are given: where
+/// its state has changed, where the schema is too large to be told, where a call in doubt has one, and
+/// where one of several forms of a tool has none. The problem names it either way.
 pub(super) async fn give(
     api: &Api,
     allowed: &Allowed<Answer>,
@@ -121,8 +121,11 @@ async fn check(
     answers: &[GivenAnswer],
 ) -> Result<(), Problem> {
     // The conversation itself judges whether a token is for this one or for one that was deleted.
-    let answerer = allowed.answerer(api.clock.now()).within_token();
-    let open = state.pending_calls();
+    let now = api.clock.now();
+    let answerer = allowed.answerer(now).within_token();
+    let mut open = state.pending_calls();
+    // An answer to a suspension that is about to expire is late.
+    open.retain(|pending| now < pending.expires_at);
     for GivenAnswer { at, value_at, request } in answers {
         let Some(pending) = open.iter().find(|pending| is_for(request, pending)) else { continue };
         match answerer.check(&state.participants, pending) {

@@ -107,9 +107,11 @@ pub(super) async fn create(
         Creation::Answered(first) => return Ok((StatusCode::CREATED, Json(first))),
         Creation::New(id) => id,
     };
-    api.access.admit_conversation(&id).await?;
-    let created = created(api.conversations.create(&allowed, &id, request, keys.clone()).await?)?;
-    creation::keep_answer(&api, id.tenant(), keys, &created).await?;
+    let outcome = async {
+        api.access.admit_conversation(&id).await?;
+        created(api.conversations.create(&allowed, &id, request, keys.clone()).await?)
+    };
+    let created = creation::settle(&api, id.tenant(), keys.clone(), outcome.await).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 
@@ -227,9 +229,11 @@ pub(super) async fn fork(
         Creation::Answered(first) => return Ok((StatusCode::CREATED, Json(first))),
         Creation::New(id) => id,
     };
-    api.access.admit_conversation(&id).await?;
-    let created = created(api.conversations.deliver(&allowed, &id, request, keys.clone()).await?)?;
-    creation::keep_answer(&api, id.tenant(), keys, &created).await?;
+    let outcome = async {
+        api.access.admit_conversation(&id).await?;
+        created(api.conversations.deliver(&allowed, &id, request, keys.clone()).await?)
+    };
+    let created = creation::settle(&api, id.tenant(), keys.clone(), outcome.await).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 

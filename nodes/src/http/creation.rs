@@ -39,24 +39,42 @@ pub(super) async fn begin(
     if reserved.fingerprint == key.fingerprint {
         return sibling(&id, reserved.body).map(Creation::New);
     }
-    let other = ResponseScope::Conversation(sibling(&id, reserved.body)?);
-    if api.store.stored_response(&other, &key.key, api.clock.now()).await?.is_some() {
+    let (scope, refusal) = (ResponseScope::Creations(id.tenant()), refusal_name(&reserved));
+    if api.store.stored_response(&scope, &refusal, api.clock.now()).await?.is_none() {
         return Err(repeats::used_for_another(key));
     }
-    // The other request was refused. Its reservation stays: this one has its own.
+    // The reservation of the request that was refused stays: this one has its own.
     let anew = format!("anew:{}:{}", key.key, key.fingerprint);
     let reserved = reserve(api, &IdempotencyKey { key: anew, ..key.clone() }, &id).await?;
     sibling(&id, reserved.body).map(Creation::New)
 }
 
-/// Keeps the answer to a creation for repeats of it.
-pub(super) async fn keep_answer(
+/// Keeps the answer to a creation for repeats of it; or that it was refused, so that its key is free.
+pub(super) async fn settle(
     api: &Api,
     tenant: Tenant,
     keys: Vec<IdempotencyKey>,
-    created: &ConversationCreated,
-) -> Result<(), Problem> {
-    answers(api, tenant).keep(keys, created).await
+    outcome: Result<ConversationCreated, Problem>,
+) -> Result<ConversationCreated, Problem> {
+    match &outcome {
+        Ok(created) => answers(api, tenant).keep(keys, created).await?,
+        // It may have been carried out.
+        Err(problem) if problem.status().is_server_error() => {}
+        Err(_) => {
+            let (scope, now) = (ResponseScope::Creations(tenant), api.clock.now());
+            for key in keys {
+                let mut refusal = repeats::stored(api, key.key.clone(), &key, Value::Null);
+                refusal.key = refusal_name(&refusal);
+                api.store.reserve(&scope, refusal, now).await?;
+            }
+        }
+    }
+    outcome
+}
+
+/// Where it is kept that the request of this reservation was refused.
+fn refusal_name(reserved: &StoredResponse) -> String {
+    format!("refused:{}:{}", reserved.fingerprint, reserved.key)
 }
 
 /// The answers to creations. No key and no reservation begins like this.

@@ -144,7 +144,7 @@ pub(super) async fn put(
         let old = find(&list, &allowed, &name);
         let renewed = old.filter(|old| old.is_active());
         if let Some(old) = renewed
-            && let Some(secret) = secrets::made_by(old, &keys)
+            && let Some(secret) = secrets::made_by(old, &keys, now)
         {
             let webhook = WebhookStored { name, secret: Some(secret) };
             let is_new = old.updated_at == old.created_at;
@@ -160,7 +160,7 @@ pub(super) async fn put(
         };
         webhook.updated_at = now;
         body.apply(&mut webhook);
-        let secret = secrets::ensure(&mut webhook, &keys)?;
+        let secret = secrets::ensure(&mut webhook, &keys, now)?;
         api.notice_sender
             .check(&webhook)
             .map_err(|mistake| Problem::field(mistake.field, mistake.reason))?;
@@ -279,14 +279,14 @@ pub(super) async fn rotate(
         if webhook.secret_env.is_some() {
             return Err(Problem::field("secret_env", "holds the secret: rotate it there"));
         }
-        if let Some(secret) = secrets::made_by(&webhook, &keys) {
+        if let Some(secret) = secrets::made_by(&webhook, &keys, now) {
             return Ok(Json(WebhookStored { name, secret: Some(secret) }));
         }
         webhook.secrets.truncate(1);
         for old in &mut webhook.secrets {
             old.until = Some(later(now, overlap));
         }
-        let newest = secrets::generate(&keys)?;
+        let newest = secrets::generate(&keys, now)?;
         let secret = Some(newest.secret.clone());
         webhook.secrets.insert(0, newest);
         webhook.updated_at = now;

@@ -15,10 +15,12 @@ use futures::future::poll_fn;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// The longest rest after which a connection goes on: any body in JSON is shorter.
 const MAX_REST_BYTES: u64 = 1 << 20;
-/// How long a client may take to send such a rest: as long as a handler waits for a body.
+/// How long a client may take to send a body of which such a rest is left: as long as a handler waits
+/// for one.
 const REST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an answer waits for the end of a rest of unknown length.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
@@ -35,18 +37,22 @@ pub(super) struct RequestBody {
     left: Option<oneshot::Sender<Rest>>,
     /// Whether the client sends the body without being asked, or was asked.
     is_invited: bool,
+    /// Until when the whole body is waited for.
+    deadline: Instant,
 }
 
 impl RequestBody {
     /// The request, and what tells later how much of its body was left.
     pub(super) fn watch(request: Request<Incoming>) -> (Request<Self>, Unread) {
+        let deadline = Instant::now() + REST_TIMEOUT;
         if request.body().is_end_stream() {
-            let empty = |_| Self { incoming: None, left: None, is_invited: true };
+            let empty = |_| Self { incoming: None, left: None, is_invited: true, deadline };
             return (request.map(empty), Unread(None));
         }
         let (left, unread) = oneshot::channel();
         let is_invited = !request.headers().contains_key(header::EXPECT);
-        let body = |incoming| Self { incoming: Some(incoming), left: Some(left), is_invited };
+        let body =
+            |incoming| Self { incoming: Some(incoming), left: Some(left), is_invited, deadline };
         (request.map(body), Unread(Some(unread)))
     }
 }
@@ -83,7 +89,8 @@ impl Drop for RequestBody {
         if incoming.is_end_stream() {
             return;
         }
-        let left = left.send(Rest { incoming, is_invited: self.is_invited });
+        let (is_invited, deadline) = (self.is_invited, self.deadline);
+        let left = left.send(Rest { incoming, is_invited, deadline });
         // The answer did not wait for the handler to drop the body.
         if let (Err(rest), Ok(runtime)) = (left, Handle::try_current()) {
             drop(runtime.spawn(rest.discard(MAX_LINGER_BYTES, LINGER_TIMEOUT)));
@@ -112,25 +119,24 @@ impl Unread {
 struct Rest {
     incoming: Incoming,
     is_invited: bool,
+    deadline: Instant,
 }
 
 impl Rest {
     /// Whether the connection goes on after the rest, which is read and discarded.
     async fn ends_soon(mut self) -> bool {
+        let time_left = self.deadline.saturating_duration_since(Instant::now());
         let goes_on = match self.incoming.size_hint().exact() {
-            // The client may wait for an invitation, which the answer rules out.
-            _ if !self.is_invited => false,
+            // The client may wait for an invitation, which the answer rules out; or it has stalled.
+            _ if !self.is_invited || time_left.is_zero() => false,
             Some(bytes) => bytes <= MAX_REST_BYTES,
             None => {
                 let end = self.read_on(MAX_REST_BYTES);
                 tokio::time::timeout(END_TIMEOUT, end).await.unwrap_or(false)
             }
         };
-        let (bytes, timeout) = if goes_on {
-            (MAX_REST_BYTES, REST_TIMEOUT)
-        } else {
-            (MAX_LINGER_BYTES, LINGER_TIMEOUT)
-        };
+        let (bytes, timeout) =
+            if goes_on { (MAX_REST_BYTES, time_left) } else { (MAX_LINGER_BYTES, LINGER_TIMEOUT) };
         drop(tokio::spawn(self.discard(bytes, timeout)));
         goes_on
     }

@@ -133,6 +133,9 @@ fn unreadable(request: CustomRequest) -> ErrorData {
 
 /// Which of the parameters is wrong, and why.
 fn wrong_parameter<T: DeserializeOwned>(params: Value) -> String {
+    if !params.is_object() {
+        return "params: must be an object".to_owned();
+    }
     match deserialize::<T>(params) {
         Err(problem) => problem.detail().to_owned(),
         Ok(_) => "params: cannot be read".to_owned(),

@@ -57,9 +57,10 @@ impl StreamedText {
         }
     }
 
-    /// Notes that the message is refused: if it was to repeat a text, the next one is.
+    /// Notes that the message is refused: if it was to repeat a text and has not yet, the next one is.
     pub(super) fn refuse(&mut self) {
-        self.repeated_bytes = self.repeated_bytes.map(|_| 0);
+        let unfinished = self.repeated_bytes.filter(|repeated| *repeated < self.text.len());
+        self.repeated_bytes = unfinished.map(|_| 0);
     }
 
     /// Notes that the message is complete.
@@ -68,5 +69,31 @@ impl StreamedText {
             Some(repeated) if repeated < self.text.len() => Err(OtherText),
             Some(_) | None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text that a message repeats from its beginning, as far as it says.
+    fn repeating(message: &MessageId, repeated: &str) -> StreamedText {
+        let mut streamed = StreamedText::default();
+        let void = MessageId::new("n");
+        assert_eq!(streamed.add(&void, "two three"), Ok("two three".to_owned()));
+        streamed.begin_anew(&void);
+        assert_eq!(streamed.add(message, repeated), Ok(String::new()));
+        streamed
+    }
+
+    #[test]
+    fn the_message_after_one_that_was_refused_repeats_what_that_had_not() {
+        let (message, next) = (MessageId::new("o"), MessageId::new("p"));
+        let mut whole = repeating(&message, "two three");
+        whole.refuse();
+        assert_eq!(whole.add(&next, "Sorry."), Ok("\n\nSorry.".to_owned()));
+        let mut part = repeating(&message, "two");
+        part.refuse();
+        assert_eq!(part.add(&next, "Sorry."), Err(OtherText));
     }
 }

@@ -6,20 +6,22 @@
 //! they were characters.
 //!
 //! A message that is begun anew has characters of its own, so its places are others: those of the next
-//! round. The first round has half of all places, and each later one half of those that are left; a
+//! round. The first round has three quarters of all places, and each later one half of those that are left; a
 //! number says by itself in which round it is. Whoever goes on after it is told the message in that round.
 
 use abide_conversation::Seq;
 
 /// The numbers of the events between two journalled ones.
 const PLACES: u64 = 1 << 20;
+/// How many of them are those of later rounds.
+const LATER_PLACES: u64 = PLACES / 4;
 /// The first place inside of a message.
 const FIRST_CHAR: u64 = 1_024;
 /// The places between the thinking and the text of a message.
 pub(super) const BETWEEN_PARTS: u64 = 8;
 /// In a later round, the first place of the new message. Before it, what ends the void one is told.
 const FIRST_OF_NEW: u64 = 16;
-/// The last round, in which a message may have some 30,000 characters: nodes die less often than this
+/// The last round, in which a message may have some 15,000 characters: nodes die less often than this
 /// while one message is written.
 const LAST_ROUND: u32 = 5;
 
@@ -114,11 +116,32 @@ impl Numbers {
 
 /// The first place of a round.
 fn first_place(round: u32) -> u64 {
-    PLACES - (PLACES >> round)
+    match round.checked_sub(1) {
+        None => 0,
+        Some(later) => PLACES - (LATER_PLACES >> later),
+    }
 }
 
 /// The round of a place.
 fn round_of(place: u64) -> u32 {
     let rounds = (1..=LAST_ROUND).take_while(|round| first_place(*round) <= place);
     rounds.last().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_has_no_number_of_a_later_round() {
+        let mut numbers = Numbers::new(Seq::new(3));
+        for chars in [1, 600_000, 100_000] {
+            let number = numbers.advance(chars);
+            assert_eq!((number / PLACES, round_of(number % PLACES)), (3, 0));
+        }
+        for round in 1..=LAST_ROUND {
+            numbers.begin_anew();
+            assert_eq!(round_of(numbers.advance(5_000) % PLACES), round);
+        }
+    }
 }
