@@ -224,19 +224,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
-        let path = path.ok().filter(|_| has_whole_escapes(parts.uri.path()));
         path.map(|path| Self(path.0))
-            .ok_or_else(|| Problem::unreadable("the path is not percent-encoded UTF-8"))
+            .map_err(|_| Problem::unreadable("the path is not percent-encoded UTF-8"))
     }
-}
-
-/// Whether every percent sign is followed by two digits; one that is not would stand for itself.
-fn has_whole_escapes(path: &str) -> bool {
-    let is_escape = |after: &str| {
-        let digits = after.as_bytes().get(..2);
-        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    };
-    path.split('%').skip(1).all(is_escape)
 }
 
 /// A query string; unknown parameters are an error.

@@ -16,14 +16,7 @@ fn problem(answer: &str, status: u16) -> Value {
 #[tokio::test]
 async fn a_path_that_is_not_utf8_cannot_be_read() {
     let api = Api::start().await;
-    for path in [
-        "/v1/agents/%ff",
-        "/v1/conversations/%c3%28",
-        "/v1/conversations/%ff/journal",
-        "/v1/conversations/%zz",
-        "/v1/conversations/abc%",
-        "/v1/conversations/%4/journal",
-    ] {
+    for path in ["/v1/agents/%ff", "/v1/conversations/%c3%28", "/v1/conversations/%ff/journal"] {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let body = problem(&api.raw(request.as_bytes()).await, 400);
