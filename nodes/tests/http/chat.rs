@@ -154,7 +154,7 @@ async fn a_token_chats_with_the_scopes_that_it_has() {
     let reader = token(&["read", "send"]).await;
     let refused = guarded.api.send(request(&reader, &answer)).await;
     refused.is_problem(403, "forbidden");
-    assert_eq!(refused.body["needs"], "answer");
+    assert_eq!(refused.body["needs"], "answer:human");
     let told = chunks(request(&chatter, &answer)).await;
     assert_eq!(told.last().unwrap()["finishReason"], "stop", "{told:?}");
 }
