@@ -6,7 +6,7 @@ use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::identity::{Participants, Role};
-use abide_conversation::{AgentName, ConversationId, Revision, Seq, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Revision, Scoped, Seq, Timestamp};
 use abide_conversation::{keep_null, limits};
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::creation::{self, Creation};
+use super::creation;
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
 use super::moment;
@@ -103,15 +103,11 @@ pub(super) async fn create(
         expires_at,
     });
     let keys = idempotency.keys(&allowed, body.fingerprint);
-    let id = match creation::begin(&api, id, &keys).await? {
-        Creation::Answered(first) => return Ok((StatusCode::CREATED, Json(first))),
-        Creation::New(id) => id,
+    let create = async |id: &Scoped<ConversationId>| {
+        api.access.admit_conversation(id).await?;
+        created(api.conversations.create(&allowed, id, request, keys.clone()).await?)
     };
-    let outcome = async {
-        api.access.admit_conversation(&id).await?;
-        created(api.conversations.create(&allowed, &id, request, keys.clone()).await?)
-    };
-    let created = creation::settle(&api, id.tenant(), keys.clone(), outcome.await).await?;
+    let created = creation::once(&api, id, &keys, create).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 
@@ -225,15 +221,11 @@ pub(super) async fn fork(
     let fingerprint = extract::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
     let request = Request::Fork(ForkRequest { from: from.local(), at_seq });
     let keys = idempotency.keys(&allowed, fingerprint);
-    let id = match creation::begin(&api, id, &keys).await? {
-        Creation::Answered(first) => return Ok((StatusCode::CREATED, Json(first))),
-        Creation::New(id) => id,
+    let create = async |id: &Scoped<ConversationId>| {
+        api.access.admit_conversation(id).await?;
+        created(api.conversations.deliver(&allowed, id, request, keys.clone()).await?)
     };
-    let outcome = async {
-        api.access.admit_conversation(&id).await?;
-        created(api.conversations.deliver(&allowed, &id, request, keys.clone()).await?)
-    };
-    let created = creation::settle(&api, id.tenant(), keys.clone(), outcome.await).await?;
+    let created = creation::once(&api, id, &keys, create).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 

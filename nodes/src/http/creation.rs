@@ -5,7 +5,6 @@
 
 use abide_actors::journal::{ResponseScope, StoredResponse};
 use abide_actors::request::IdempotencyKey;
-use abide_conversation::identity::Tenant;
 use abide_conversation::{ConversationId, Scoped};
 use serde_json::{Value, json};
 
@@ -14,72 +13,66 @@ use super::conversations::ConversationCreated;
 use super::problem::{Kind, Problem};
 use super::repeats::{self, Repeats};
 
-/// A creation that was asked for.
-pub(super) enum Creation {
-    /// It is a repeat: the first answer.
-    Answered(ConversationCreated),
-    /// It is to be carried out under this id.
-    New(Scoped<ConversationId>),
-}
-
-/// Begins a creation with these keys: under `id`, unless an earlier request with them has reserved
-/// another.
-///
-/// A key whose request was refused may be used for another one.
-pub(super) async fn begin(
+/// Carries out a creation with these keys once: under `id`, unless an earlier request with them has
+/// reserved another. A repeat gets the first answer; a key whose request was refused may be used for
+/// another one.
+pub(super) async fn once(
     api: &Api,
     id: Scoped<ConversationId>,
     keys: &[IdempotencyKey],
-) -> Result<Creation, Problem> {
-    let Some(key) = keys.first() else { return Ok(Creation::New(id)) };
-    if let Some(first) = answers(api, id.tenant()).first(keys).await? {
-        return Ok(Creation::Answered(first));
-    }
-    let reserved = reserve(api, key, &id).await?;
-    if reserved.fingerprint == key.fingerprint {
-        return sibling(&id, reserved.body).map(Creation::New);
-    }
-    let (scope, refusal) = (ResponseScope::Creations(id.tenant()), refusal_name(&reserved));
-    if api.store.stored_response(&scope, &refusal, api.clock.now()).await?.is_none() {
-        return Err(repeats::used_for_another(key));
-    }
-    // The reservation of the request that was refused stays: this one has its own.
-    let anew = format!("anew:{}:{}", key.key, key.fingerprint);
-    let reserved = reserve(api, &IdempotencyKey { key: anew, ..key.clone() }, &id).await?;
-    sibling(&id, reserved.body).map(Creation::New)
-}
-
-/// Keeps the answer to a creation for repeats of it; or that it was refused, so that its key is free.
-pub(super) async fn settle(
-    api: &Api,
-    tenant: Tenant,
-    keys: Vec<IdempotencyKey>,
-    outcome: Result<ConversationCreated, Problem>,
+    create: impl AsyncFnOnce(&Scoped<ConversationId>) -> Result<ConversationCreated, Problem>,
 ) -> Result<ConversationCreated, Problem> {
+    let Some(key) = keys.first() else { return create(&id).await };
+    // No key and no reservation begins like this.
+    let answers = Repeats::new(api, id.tenant(), "answer".to_owned());
+    if let Some(first) = answers.first(keys).await? {
+        return Ok(first);
+    }
+    let id = reserved_or_anew(api, key, id).await?;
+    let outcome = create(&id).await;
     match &outcome {
-        Ok(created) => answers(api, tenant).keep(keys, created).await?,
+        Ok(created) => answers.keep(keys.to_vec(), created).await?,
         // It may have been carried out.
         Err(problem) if problem.status().is_server_error() => {}
-        Err(_) => {
-            let (scope, now) = (ResponseScope::Creations(tenant), api.clock.now());
-            for key in keys {
-                let mut refusal = repeats::stored(api, key.key.clone(), &key, Value::Null);
-                refusal.key = refusal_name(&refusal);
-                api.store.reserve(&scope, refusal, now).await?;
-            }
-        }
+        Err(_) => note_refusal(api, &id, key).await?,
     }
     outcome
+}
+
+/// The id that a key stands for; a request of its own has one if that which reserved it was refused.
+async fn reserved_or_anew(
+    api: &Api,
+    key: &IdempotencyKey,
+    id: Scoped<ConversationId>,
+) -> Result<Scoped<ConversationId>, Problem> {
+    let mut reserved = reserve(api, key, &id).await?;
+    if reserved.fingerprint != key.fingerprint {
+        let (scope, refusal) = (ResponseScope::Creations(id.tenant()), refusal_name(&reserved));
+        if api.store.stored_response(&scope, &refusal, api.clock.now()).await?.is_none() {
+            return Err(repeats::used_for_another(key));
+        }
+        // The reservation of the request that was refused stays.
+        let anew = format!("anew:{}:{}", key.key, key.fingerprint);
+        reserved = reserve(api, &IdempotencyKey { key: anew, ..key.clone() }, &id).await?;
+    }
+    sibling(&id, reserved.body)
+}
+
+/// Keeps that the request was refused, so that its key is free.
+async fn note_refusal(
+    api: &Api,
+    id: &Scoped<ConversationId>,
+    key: &IdempotencyKey,
+) -> Result<(), Problem> {
+    let mut refusal = repeats::stored(api, key.key.clone(), key, Value::Null);
+    refusal.key = refusal_name(&refusal);
+    api.store.reserve(&ResponseScope::Creations(id.tenant()), refusal, api.clock.now()).await?;
+    Ok(())
 }
 
 /// Where it is kept that the request of this reservation was refused.
 fn refusal_name(reserved: &StoredResponse) -> String {
     format!("refused:{}:{}", reserved.fingerprint, reserved.key)
-}
-
-/// The answers to creations. No key and no reservation begins like this.
-fn answers(api: &Api, tenant: Tenant) -> Repeats<'_> {
-    Repeats::new(api, tenant, "answer".to_owned())
 }
 
 /// The id that a key stands for: `id`, unless an earlier request reserved another.
