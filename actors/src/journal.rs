@@ -111,7 +111,7 @@ pub enum ResponseScope {
     Conversation(Scoped<ConversationId>),
     /// An agent, and the decisions remembered for it.
     Agent(Scoped<AgentName>),
-    /// The conversations that a tenant creates without choosing their ids.
+    /// What a tenant creates, and its schedules and webhooks: what has no journal of its own.
     Creations(Tenant),
 }
 

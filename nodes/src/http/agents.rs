@@ -2,9 +2,9 @@
 
 use abide_actors::agent::{DefinitionError, Parsed, join_errors};
 use abide_actors::definition::{Definition, WorkspaceRoot};
-use abide_actors::journal::{RESPONSE_TTL, ResponseScope, StoredResponse};
+use abide_actors::journal::{ResponseScope, StoredResponse};
 use abide_actors::request::IdempotencyKey;
-use abide_conversation::{AgentName, Revision, Scoped, Timestamp};
+use abide_conversation::{AgentName, Revision, Scoped};
 use abide_registry::added_keys::{self, IndexChange};
 use abide_registry::store::{Effect, StoredAgent};
 use axum::Json;
@@ -20,6 +20,7 @@ use super::definition_policy::privileged_parts;
 use super::extract::{Body, Idempotency, NoParameters, Path, Query, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
+use super::repeats;
 use super::rollout;
 use crate::access::Allowed;
 use crate::access::document::AgentsOverHttp;
@@ -314,10 +315,8 @@ pub(super) async fn first_response(
 ) -> Result<Option<Value>, Problem> {
     let scope = ResponseScope::Agent(name.clone());
     for key in keys {
-        match api.store.stored_response(&scope, &key.key, api.clock.now()).await? {
-            Some(first) if first.fingerprint == key.fingerprint => return Ok(Some(first.body)),
-            Some(_) => return Err(Problem::field(&key.field, "was used for another request")),
-            None => {}
+        if let Some(first) = api.store.stored_response(&scope, &key.key, api.clock.now()).await? {
+            return repeats::of_same_request(key, first).map(Some);
         }
     }
     Ok(None)
@@ -330,6 +329,5 @@ pub(super) fn stored_response(
     body: Value,
 ) -> Option<StoredResponse> {
     let key = keys.pop()?;
-    let expires_at = api.clock.now().checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX);
-    Some(StoredResponse { key: key.key, fingerprint: key.fingerprint, body, expires_at })
+    Some(repeats::stored(api, key.key.clone(), &key, body))
 }
